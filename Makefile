@@ -1,0 +1,46 @@
+# The two commands are `make demo` and `make test`; each sets up .venv by itself.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+WORKERS ?= 2
+# Compiled kernels are kept between runs of make; the package itself never sets a cache.
+export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.cache/jax
+export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.2
+export JAX_PLATFORMS := cpu
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+.PHONY: setup demo test test-slow bench lint docs clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "needlepoint needs Python 3.11 or newer; set PYTHON=python3.x")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@touch $(READY)
+
+demo: setup
+	$(BIN)/needlepoint reproduce --quick --out out
+	@echo "open out/report.html; every theory-against-simulation row is in out/agreement.csv"
+
+test: setup
+	$(BIN)/ruff check .
+	$(ONE_THREAD) $(BIN)/python -m pytest -m "not slow" -n $(WORKERS)
+
+test-slow: setup
+	$(ONE_THREAD) $(BIN)/python -m pytest -m slow -n $(WORKERS)
+
+bench: setup
+	$(ONE_THREAD) $(BIN)/python -m pytest benchmarks -p no:cacheprovider -o filterwarnings=default --benchmark-columns=min,mean,rounds -s
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+docs: setup
+	$(BIN)/sphinx-build -W -q -b html docs docs/_build/html
+
+clean:
+	rm -rf $(VENV) .cache out docs/_build

@@ -1,0 +1,94 @@
+"""needlepoint: what attention layers learn when dimension and data are large.
+
+A task, a model and a learner; `predict` answers in the limit, `simulate` by training at finite size,
+`compare` puts them side by side. Names are loaded on first use, so importing the package is cheap and
+changes no setting of JAX.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from needlepoint.core.comparison import Comparison as Comparison
+    from needlepoint.core.comparison import compare as compare
+    from needlepoint.core.errors import InvalidParameter as InvalidParameter
+    from needlepoint.core.errors import NeedlepointError as NeedlepointError
+    from needlepoint.core.errors import NotConverged as NotConverged
+    from needlepoint.core.errors import NoTheory as NoTheory
+    from needlepoint.core.errors import UnknownName as UnknownName
+    from needlepoint.core.estimates import Estimate as Estimate
+    from needlepoint.core.overlaps import Overlaps as Overlaps
+    from needlepoint.core.results import Measurement as Measurement
+    from needlepoint.core.results import Prediction as Prediction
+    from needlepoint.core.results import Trajectory as Trajectory
+    from needlepoint.core.status import Status as Status
+    from needlepoint.learners import BayesOptimal as BayesOptimal
+    from needlepoint.learners import OnlineSGD as OnlineSGD
+    from needlepoint.learners import Population as Population
+    from needlepoint.learners import ProjectedDescent as ProjectedDescent
+    from needlepoint.models.activations import Erf as Erf
+    from needlepoint.models.activations import Linear as Linear
+    from needlepoint.models.activations import Softmax as Softmax
+    from needlepoint.models.activations import Softplus as Softplus
+    from needlepoint.models.attention import KeyValueAttention as KeyValueAttention
+    from needlepoint.models.attention import LinearRegression as LinearRegression
+    from needlepoint.papers.citations import cite as cite
+    from needlepoint.simulation.simulating import simulate as simulate
+    from needlepoint.tasks.single_location import SpikedSLR as SpikedSLR
+    from needlepoint.theory.landscape import FixedPoint as FixedPoint
+    from needlepoint.theory.landscape import fixed_points as fixed_points
+    from needlepoint.theory.landscape import oracle_instability as oracle_instability
+    from needlepoint.theory.landscape import oracle_point as oracle_point
+    from needlepoint.theory.landscape import swapped_crossing as swapped_crossing
+    from needlepoint.theory.landscape import swapped_minimum as swapped_minimum
+    from needlepoint.theory.landscape import vector_field as vector_field
+    from needlepoint.theory.population_risk import excess_risk as excess_risk
+    from needlepoint.theory.population_risk import population_risk as population_risk
+    from needlepoint.theory.predicting import predict as predict
+
+_HOMES = {
+    "core.comparison": ("Comparison", "compare"),
+    "core.errors": ("InvalidParameter", "NeedlepointError", "NoTheory", "NotConverged", "UnknownName"),
+    "core.estimates": ("Estimate",),
+    "core.overlaps": ("Overlaps",),
+    "core.results": ("Measurement", "Prediction", "Trajectory"),
+    "core.status": ("Status",),
+    "learners": ("BayesOptimal", "OnlineSGD", "Population", "ProjectedDescent"),
+    "models.activations": ("Erf", "Linear", "Softmax", "Softplus"),
+    "models.attention": ("KeyValueAttention", "LinearRegression"),
+    "papers.citations": ("cite",),
+    "simulation.simulating": ("simulate",),
+    "tasks.single_location": ("SpikedSLR",),
+    "theory.landscape": (
+        "FixedPoint",
+        "fixed_points",
+        "oracle_instability",
+        "oracle_point",
+        "swapped_crossing",
+        "swapped_minimum",
+        "vector_field",
+    ),
+    "theory.population_risk": ("excess_risk", "population_risk"),
+    "theory.predicting": ("predict",),
+}
+_HOME = {name: module for module, members in _HOMES.items() for name in members}
+
+__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("needlepoint")
+    if name not in _HOME:
+        raise AttributeError(f"module 'needlepoint' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"needlepoint.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

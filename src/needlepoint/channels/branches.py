@@ -1,0 +1,43 @@
+"""Which stationary point a set of overlaps belongs to: the oracle, the swapped minimum, or another."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from needlepoint.core.overlaps import FIVE, ODD
+from needlepoint.models.activations import Erf
+from needlepoint.models.attention import KeyValueAttention
+from needlepoint.numerics.erf_moments import erf_mean, zeta
+from needlepoint.tasks.single_location import SpikedSLR
+
+ORACLE = np.array([1.0, 1.0, 0.0, 0.0, 0.0])
+NEAR = 0.1
+"""Largest difference in any overlap that still counts as being at a point."""
+
+_SIGN = np.array([-1.0 if name in ODD else 1.0 for name in FIVE])
+
+
+def swapped_point(task: SpikedSLR, model: KeyValueAttention) -> np.ndarray:
+    r"""eq:swapped. $k = v^*$, $v = \theta^*k^* + \ldots$: $\kappa = \nu = \rho = 0$, $\eta = 1$,
+    $\theta^* = \min\{1, G\lambda e'(0, g)/(m\,\zeta(0, g))\}$, $g = \lambda\gamma$.
+
+    Overlaps (kappa, nu, theta, eta, rho) of the best point with k along v*, for a pure erf.
+    """
+    c = model.constants()
+    g, m = c["scale"] * task.relevant_std, np.sqrt(task.snr)
+    numerator = task.relevant_std**2 * c["scale"] * float(erf_mean(0.0, g).de)
+    denominator = m * float(zeta(0.0, g))
+    theta = min(1.0, numerator / denominator) if denominator > 0 else 1.0
+    return np.array([0.0, 0.0, theta, 1.0, 0.0])
+
+
+def classify(task: SpikedSLR, model: KeyValueAttention, five: np.ndarray) -> str:
+    """ "oracle", "swapped" or "other", up to the common sign of (k, v)."""
+    points = {"oracle": ORACLE}
+    activation = model.activation
+    if isinstance(activation, Erf) and not activation.shift and not activation.offset:
+        points["swapped"] = swapped_point(task, model)
+    for name, point in points.items():
+        if min(np.max(np.abs(five - point)), np.max(np.abs(five - _SIGN * point))) < NEAR:
+            return name
+    return "other"

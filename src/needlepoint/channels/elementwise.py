@@ -1,0 +1,61 @@
+"""Element-wise attention on spiked tokens as one-dimensional Gaussian means of its activation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from needlepoint.numerics.gaussian import trapezoid_rule
+
+
+class TokenMoments(NamedTuple):
+    """Means of F = sigma(k . x) (v . x) for one token: F, F^2, and (v* . x) F."""
+
+    first: Any
+    second: Any
+    cross: Any
+
+
+def token_moments(
+    sigma: Callable[[Any], Any], overlaps: Sequence[Any], mean: Any, std: Any, nodes: int
+) -> TokenMoments:
+    r"""eq:token-moments. Conditioned on the score, $k\cdot x = m\kappa + \xi$, the value fields are Gaussian:
+    $v\cdot x = m\theta + \xi\rho/q_k + \ldots$, $v^*\cdot x = \xi\eta/q_k + \ldots$, so three means over $\xi$ remain.
+
+    `overlaps` are (kappa, nu, theta, eta, rho, q_k, q_v), arrays that broadcast together; x = m k* + std Z.
+    """
+    # notation: kappa, nu, theta, eta, rho as in core.symbols
+    kappa, nu, theta, eta, rho, key_sq, value_sq = overlaps
+    x, w = (a.reshape((-1,) + (1,) * jnp.ndim(kappa)) for a in trapezoid_rule(nodes))
+    norm = jnp.sqrt(jnp.where(key_sq > 0, key_sq, 1.0))
+    weight = sigma(mean * kappa + std * norm * x)
+    value_mean = mean * theta + std * (rho / norm) * x
+    star_mean = std * (eta / norm) * x
+    value_var = std**2 * (value_sq - (rho / norm) ** 2)
+    covariance = std**2 * (nu - rho * eta / norm**2)
+    return TokenMoments(
+        first=jnp.sum(w * weight * value_mean, axis=0),
+        second=jnp.sum(w * weight**2 * (value_mean**2 + value_var), axis=0),
+        cross=jnp.sum(w * weight * (star_mean * value_mean + covariance), axis=0),
+    )
+
+
+def excess_risk(
+    sigma: Callable[[Any], Any], law: Mapping[str, Any], overlaps: Sequence[Any], nodes: int
+) -> Any:
+    r"""eq:elementwise-risk. $R = \gamma^2 - 2E[z^*F] + E[F^2] + E[L-1](E F_o^2 + 2 E F\,E F_o) + E[(L-1)(L-2)](E F_o)^2$,
+    with $F$ of the relevant token and $F_o$ of another one.
+
+    `law` has task.snr, task.relevant_std, task.others, task.pairs (see SpikedSLR.length_moments).
+    """
+    relevant = token_moments(sigma, overlaps, jnp.sqrt(law["task.snr"]), law["task.relevant_std"], nodes)
+    other = token_moments(sigma, overlaps, 0.0, 1.0, nodes)
+    return (
+        law["task.relevant_std"] ** 2
+        - 2 * relevant.cross
+        + relevant.second
+        + law["task.others"] * (other.second + 2 * relevant.first * other.first)
+        + law["task.pairs"] * other.first**2
+    )

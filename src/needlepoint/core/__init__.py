@@ -1,0 +1,1 @@
+"""The vocabulary: estimates, overlaps, statuses, errors, specs, dispatch, results. No jax here."""

@@ -1,0 +1,65 @@
+"""One table of rules keyed on (verb, task type, model type, learner type).
+
+A rule is registered by a decorator beside its formula and found along the types' inheritance, so a
+new task, model or learner is one file that registers what it can do.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from needlepoint.core.errors import NoTheory
+from needlepoint.core.specs import Spec
+
+Key = tuple[str, type, type, type]
+_RULES: dict[Key, Callable[..., Any]] = {}
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def rule(verb: str, task: type[Spec], model: type[Spec] | None, learner: type[Spec]) -> Callable[[_F], _F]:
+    """Register the decorated function for this combination; a second registration is refused."""
+    key = (verb, task, type(None) if model is None else model, learner)
+
+    def register(function: _F) -> _F:
+        if key in _RULES:
+            raise ValueError(f"two rules for {describe(key)}: {_RULES[key].__name__}, {function.__name__}")
+        _RULES[key] = function
+        return function
+
+    return register
+
+
+def find(verb: str, task: Spec, model: Spec | None, learner: Spec) -> Callable[..., Any]:
+    """The most specific rule; a miss raises NoTheory and names the nearest rules."""
+    asked = (type(task), type(model), type(learner))
+    orders = [sum(distance) for distance in itertools.product(*(range(len(_lineage(t))) for t in asked))]
+    lineages = itertools.product(*(_lineage(t) for t in asked))
+    for _, types in sorted(zip(orders, lineages, strict=True), key=lambda pair: pair[0]):
+        if (verb, *types) in _RULES:
+            return _RULES[(verb, *types)]
+    raise NoTheory(_miss(verb, asked))
+
+
+def _lineage(cls: type) -> list[type]:
+    return [c for c in cls.__mro__ if c is not object]
+
+
+def _miss(verb: str, asked: tuple[type, type, type]) -> str:
+    def closeness(key: Key) -> int:
+        return sum(a is b for a, b in zip(asked, key[1:], strict=True)) - 10 * (key[0] != verb)
+
+    nearest = sorted((k for k in _RULES if k[0] == verb), key=closeness, reverse=True)[:3]
+    listed = "; ".join(describe(k) for k in nearest) or "none yet"
+    return f"no rule for {describe((verb, *asked))}; the nearest are {listed}."
+
+
+def describe(key: Key) -> str:
+    verb, *types = key
+    return f"{verb}({', '.join('None' if t is type(None) else t.__name__ for t in types)})"
+
+
+def rules() -> dict[Key, Callable[..., Any]]:
+    """A copy of the table, for contract tests and documentation."""
+    return dict(_RULES)

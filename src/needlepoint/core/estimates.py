@@ -1,0 +1,58 @@
+"""A number and its error."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from needlepoint.core.errors import InvalidParameter
+
+Kind = Literal["numerical", "stderr"]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its error.
+
+    `kind` says what the error means: ``numerical`` is a bound (the truth lies within `error` of
+    `value` but for exceptional cases; three standard errors where the integration is random),
+    ``stderr`` is one standard error of a sample mean. The two are never added silently.
+    """
+
+    value: float
+    error: float = 0.0
+    kind: Kind = "numerical"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", float(self.value))
+        object.__setattr__(self, "error", float(self.error))
+        if self.kind not in ("numerical", "stderr"):
+            raise InvalidParameter(
+                f"Estimate(kind={self.kind!r}): kind must be 'numerical' (a bound) or 'stderr' "
+                "(one standard error)."
+            )
+        if self.error < 0:
+            raise InvalidParameter(f"Estimate(error={self.error}): error must be >= 0 (it is a size).")
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __add__(self, constant: float) -> Estimate:
+        """Shift by an exactly known constant; two estimates are not added here."""
+        if isinstance(constant, Estimate):
+            return NotImplemented
+        return Estimate(self.value + constant, self.error, self.kind)
+
+    @property
+    def finite(self) -> bool:
+        return math.isfinite(self.value) and math.isfinite(self.error)
+
+    def __str__(self) -> str:
+        sign = "+-" if self.kind == "numerical" else "se"
+        return f"{self.value:.10g} ({sign} {self.error:.1e})"
+
+    def to_json(self) -> dict[str, Any]:
+        from needlepoint.core.jsonio import number
+
+        return {"value": number(self.value), "error": number(self.error), "kind": self.kind}

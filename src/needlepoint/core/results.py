@@ -1,0 +1,173 @@
+"""What the verbs return: predictions and measurements with the same metric names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from needlepoint.core.estimates import Estimate
+from needlepoint.core.jsonio import plain
+from needlepoint.core.overlaps import FIVE, OFF_MANIFOLD, Overlaps
+from needlepoint.core.specs import Spec, spec_id
+from needlepoint.core.status import Status
+
+Progress = Callable[[float], None]
+"""Called with the fraction done, between 0 and 1."""
+
+
+def silent(_: float) -> None:
+    """The progress callback that shows nothing."""
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """Overlaps along a run: `overlaps[name]` and `excess_risk` are arrays of runs x records.
+
+    The record at `steps[i]` is the state after that many steps. `scale[i]` is the activation scale
+    of the last step taken (of the first step at record 0), and `excess_risk` is evaluated at it.
+    """
+
+    steps: np.ndarray
+    scale: np.ndarray
+    overlaps: dict[str, np.ndarray]
+    excess_risk: np.ndarray
+    branches: tuple[str, ...] = ()
+
+    @property
+    def runs(self) -> int:
+        return self.excess_risk.shape[0]
+
+    @property
+    def distance_to_manifold(self) -> np.ndarray:
+        """sqrt(theta^2 + eta^2 + rho^2), runs x records."""
+        return np.sqrt(sum(self.overlaps[name] ** 2 for name in OFF_MANIFOLD))
+
+    def end(self, run: int = 0) -> Overlaps:
+        """The overlaps of one run at the last record."""
+        return Overlaps.from_five([self.overlaps[name][run, -1] for name in FIVE])
+
+    def shares(self) -> dict[str, int]:
+        """How many runs ended on each branch."""
+        return {b: self.branches.count(b) for b in sorted(set(self.branches))}
+
+    def to_json(self) -> dict[str, Any]:
+        return plain(
+            {
+                "steps": self.steps,
+                "scale": self.scale,
+                "overlaps": self.overlaps,
+                "excess_risk": self.excess_risk,
+                "distance_to_manifold": self.distance_to_manifold,
+                "branches": self.branches,
+            }
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """Shared by Prediction and Measurement; metrics are attributes (`result.risk`) as Estimates."""
+
+    task: Spec
+    model: Spec | None
+    learner: Spec
+    metrics: Mapping[str, Estimate]
+    status: Status = Status.CONVERGED
+    overlaps: Overlaps | None = None
+    overlaps_error: Mapping[str, float] = field(default_factory=dict)
+    trajectory: Trajectory | None = None
+    branch: str | None = None
+    notes: tuple[str, ...] = ()
+    seed: int = 0
+
+    def __getattr__(self, name: str) -> Estimate:
+        metrics = self.__dict__.get("metrics", {})
+        if name in metrics:
+            return metrics[name]
+        have = ", ".join(metrics) or "none"
+        raise AttributeError(f"{type(self).__name__} has no metric {name!r}; it has {have}.")
+
+    @property
+    def id(self) -> str:
+        return spec_id(self.task, self.model, self.learner)
+
+    def _head(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "task": self.task,
+            "model": self.model,
+            "learner": self.learner,
+            "status": self.status.name,
+            "status_sentence": self.status.sentence,
+            "metrics": dict(self.metrics),
+            "overlaps": dict(self.overlaps.items()) if self.overlaps else None,
+            "overlaps_error": dict(self.overlaps_error),
+            "branch": self.branch,
+            "notes": list(self.notes),
+            "seed": self.seed,
+            "trajectory": self.trajectory,
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        return plain(self._head())
+
+    def __str__(self) -> str:
+        lines = [f"{type(self).__name__}: {self.task!r}, {self.model!r}, {self.learner!r}"]
+        lines.append(f"  status        {self.status.name}: {self.status.sentence}")
+        lines += [f"  {name:<13} {estimate}" for name, estimate in self.metrics.items()]
+        if self.overlaps is not None:
+            shown = ", ".join(f"{n}={x:.6g}" for n, x in self.overlaps.items())
+            lines.append(f"  overlaps      {shown}")
+        if self.branch is not None:
+            lines.append(f"  branch        {self.branch}")
+        if self.trajectory is not None and self.trajectory.branches:
+            shown = ", ".join(f"{b} {n}" for b, n in self.trajectory.shares().items())
+            lines.append(f"  ends          {shown} (of {self.trajectory.runs} runs)")
+        lines += [f"  note          {note}" for note in self.notes]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, repr=False)
+class Prediction(Result):
+    """The answer of the theory. `exact` says that it holds at the stated d, not only in the limit."""
+
+    resolved: tuple[Spec, Spec | None, Spec] | None = None
+    exact: bool = False
+    stable: bool | None = None
+    replicon: float | None = None
+    residual: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        resolved = self.resolved or (self.task, self.model, self.learner)
+        more = {
+            "kind": "prediction",
+            "resolved": dict(zip(("task", "model", "learner"), resolved, strict=True)),
+            "exact": self.exact,
+            "stable": self.stable,
+            "replicon": self.replicon,
+            "residual": self.residual,
+        }
+        return plain({**self._head(), **more})
+
+
+@dataclass(frozen=True, repr=False)
+class Measurement(Result):
+    """The same question answered by sampling and training at dimension d, `repeats` times."""
+
+    d: int = 0
+    repeats: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return plain({**self._head(), "kind": "measurement", "d": self.d, "repeats": self.repeats})
+
+
+def mean_estimate(samples: np.ndarray) -> Estimate:
+    """Mean and standard error of independent repeats (one repeat has an infinite error)."""
+    samples = np.asarray(samples, dtype=float)
+    n = samples.size
+    error = float(np.std(samples, ddof=1) / np.sqrt(n)) if n > 1 else float("inf")
+    return Estimate(float(np.mean(samples)), error, "stderr")

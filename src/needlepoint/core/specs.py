@@ -1,0 +1,402 @@
+"""Specs: plain frozen dataclasses that say what is computed.
+
+Each field is declared once, with its kind; the kind gives coercion, range errors, JSON, and whether
+the field is traced (a float inside a compiled kernel) or static (part of the compilation key).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
+
+from needlepoint.core.errors import InvalidParameter, UnknownName
+from needlepoint.core.jsonio import canonical, number
+
+NUMBERS_VERSION = 1
+"""Raised when a formula changes its numbers, so that stored results of old code are not reused."""
+
+_REGISTRY: dict[str, type[Spec]] = {}
+_REQUIRED: Any = dataclasses.MISSING
+
+
+# --- kinds ------------------------------------------------------------------------------------
+
+
+class Kind:
+    """What a field admits. Subclasses coerce and refuse; the rest of the library reads `traced`."""
+
+    traced: ClassVar[bool] = False
+
+    def coerce(self, value: Any, where: str) -> Any:
+        raise NotImplementedError
+
+    def to_json(self, value: Any) -> Any:
+        return value
+
+
+@dataclasses.dataclass(frozen=True)
+class Real(Kind):
+    lo: float = -math.inf
+    hi: float = math.inf
+    open_lo: bool = False
+    infinite: bool = False
+    free: bool = False
+    why: str = ""
+    traced: ClassVar[bool] = True
+
+    def admissible(self) -> str:
+        lower = f"{'>' if self.open_lo else '>='} {self.lo:g}" if self.lo > -math.inf else ""
+        upper = f"<= {self.hi:g}" if self.hi < math.inf else ""
+        text = " and ".join(part for part in (lower, upper) if part) or "a real number"
+        if not self.infinite:
+            text += " and finite" if (lower or upper) else " that is finite"
+        return text + (", or None (chosen by the library)" if self.free else "")
+
+    def coerce(self, value: Any, where: str) -> float | None:
+        if value is None and self.free:
+            return None
+        if isinstance(value, str) and value in ("inf", "-inf"):
+            value = float(value)
+        try:
+            if isinstance(value, (bool, str, bytes)):
+                raise TypeError
+            x = float(value)
+        except (TypeError, ValueError):
+            raise InvalidParameter(refusal(where, value, self.admissible(), self.why)) from None
+        below = x <= self.lo if self.open_lo else x < self.lo
+        bad = math.isnan(x) or (math.isinf(x) and not self.infinite) or below or x > self.hi
+        if bad:
+            raise InvalidParameter(refusal(where, x, self.admissible(), self.why))
+        return x + 0.0  # -0.0 becomes 0.0, so that equal specs have equal ids
+
+    def to_json(self, value: Any) -> Any:
+        return None if value is None else number(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Count(Kind):
+    lo: int = 1
+    free: bool = False
+    why: str = ""
+
+    def coerce(self, value: Any, where: str) -> int | None:
+        if value is None and self.free:
+            return None
+        ok = not isinstance(value, (bool, str)) and _is_whole(value) and int(value) >= self.lo
+        if not ok:
+            none = ", or None" if self.free else ""
+            raise InvalidParameter(refusal(where, value, f"a whole number >= {self.lo}{none}", self.why))
+        return int(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Flag(Kind):
+    why: str = ""
+
+    def coerce(self, value: Any, where: str) -> bool:
+        if not isinstance(value, bool):
+            raise InvalidParameter(refusal(where, value, "True or False", self.why))
+        return value
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice(Kind):
+    options: tuple[str, ...] = ()
+    why: str = ""
+
+    def coerce(self, value: Any, where: str) -> str:
+        if value not in self.options:
+            near = difflib.get_close_matches(str(value), self.options, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else self.why
+            raise InvalidParameter(
+                refusal(where, value, "one of " + ", ".join(map(repr, self.options)), hint)
+            )
+        return value
+
+
+@dataclasses.dataclass(frozen=True)
+class Lengths(Kind):
+    """A sequence length, or a law of lengths {length: probability}."""
+
+    why: str = ""
+
+    def coerce(self, value: Any, where: str) -> int | tuple[tuple[int, float], ...]:
+        if not isinstance(value, (bool, str)) and _is_whole(value):
+            if int(value) < 1:
+                raise InvalidParameter(refusal(where, value, "a whole number >= 1", self.why))
+            return int(value)
+        try:
+            pairs = sorted((n, float(p)) for n, p in (value.items() if isinstance(value, Mapping) else value))
+        except (TypeError, ValueError):
+            raise InvalidParameter(
+                refusal(where, value, "a whole number >= 1 or {length: probability, ...}", self.why)
+            ) from None
+        if any(not _is_whole(n) or int(n) < 1 for n, _ in pairs):
+            raise InvalidParameter(
+                refusal(where, value, "keyed by lengths that are whole and >= 1", self.why)
+            )
+        if len({n for n, _ in pairs}) < len(pairs):
+            raise InvalidParameter(refusal(where, value, "keyed by distinct lengths", self.why))
+        total = math.fsum(p for _, p in pairs)
+        if not pairs or any(not p > 0 for _, p in pairs) or not math.isclose(total, 1.0, rel_tol=1e-9):
+            raise InvalidParameter(
+                refusal(
+                    where, value, f"positive probabilities that sum to 1 (they sum to {total:g})", self.why
+                )
+            )
+        if len(pairs) == 1:
+            return int(pairs[0][0])
+        return tuple((int(n), p / total) for n, p in pairs)
+
+    def to_json(self, value: Any) -> Any:
+        return value if isinstance(value, int) else [[n, p] for n, p in value]
+
+
+@dataclasses.dataclass(frozen=True)
+class Nested(Kind):
+    """Another spec of the named family; or one of `words`; or, with `many`, a tuple of specs."""
+
+    family: str = ""
+    words: tuple[str, ...] = ()
+    many: bool = False
+    why: str = ""
+
+    def coerce(self, value: Any, where: str) -> Any:
+        if isinstance(value, str) and value in self.words:
+            return value
+        if isinstance(value, Mapping):
+            value = from_json(value)
+        if isinstance(value, (list, tuple)) and self.many:
+            if not value:
+                raise InvalidParameter(refusal(where, value, self.admissible(), "it is empty"))
+            return tuple(self._one(v, where) for v in value)
+        return self._one(value, where)
+
+    def _one(self, value: Any, where: str) -> Any:
+        if isinstance(value, Mapping):
+            value = from_json(value)
+        if not isinstance(value, Spec) or value.family != self.family:
+            near = difflib.get_close_matches(str(value), self.words, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else self.why
+            raise InvalidParameter(refusal(where, value, self.admissible(), hint))
+        return value
+
+    def admissible(self) -> str:
+        options = [repr(w) for w in self.words]
+        options.append(f"one of {', '.join(names(self.family))}")
+        if self.many:
+            options.append("a tuple of them")
+        return " or ".join(options)
+
+    def to_json(self, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return [v.to_json() for v in value]
+        return value.to_json() if isinstance(value, Spec) else value
+
+
+def refusal(where: str, value: Any, admissible: str, why: str = "") -> str:
+    """`SpikedSLR(snr=-1.0): snr must be >= 0 (it scales the spike).`"""
+    owner, _, name = where.rpartition(".")
+    reason = f" ({why})" if why else ""
+    shown = str(value) if isinstance(value, Spec) else repr(value)
+    return f"{owner}({name}={shown}): {name} must be {admissible}{reason}."
+
+
+def _is_whole(value: Any) -> bool:
+    try:
+        return float(value) == int(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+# --- declaring fields -------------------------------------------------------------------------
+
+
+def _declare(kind: Kind, default: Any) -> Any:
+    return dataclasses.field(default=default, metadata={"kind": kind})
+
+
+def real(
+    *,
+    lo: float = -math.inf,
+    hi: float = math.inf,
+    open_lo: bool = False,
+    infinite: bool = False,
+    free: bool = False,
+    default: Any = _REQUIRED,
+    why: str = "",
+) -> Any:
+    return _declare(Real(lo, hi, open_lo, infinite, free, why), default)
+
+
+def count(*, lo: int = 1, free: bool = False, default: Any = _REQUIRED, why: str = "") -> Any:
+    return _declare(Count(lo, free, why), default)
+
+
+def flag(*, default: Any = _REQUIRED, why: str = "") -> Any:
+    return _declare(Flag(why), default)
+
+
+def choice(*options: str, default: Any = _REQUIRED, why: str = "") -> Any:
+    return _declare(Choice(options, why), default)
+
+
+def lengths(*, default: Any = _REQUIRED, why: str = "") -> Any:
+    return _declare(Lengths(why), default)
+
+
+def nested(
+    family: str,
+    *,
+    words: tuple[str, ...] = (),
+    many: bool = False,
+    default: Any = _REQUIRED,
+    why: str = "",
+) -> Any:
+    return _declare(Nested(family, words, many, why), default)
+
+
+# --- the base class ---------------------------------------------------------------------------
+
+_S = TypeVar("_S", bound="type[Spec]")
+
+
+@dataclass_transform(
+    frozen_default=True, field_specifiers=(real, count, flag, choice, lengths, nested, dataclasses.field)
+)
+def spec(cls: _S) -> _S:
+    """Declare a spec: a frozen dataclass whose fields carry their kinds, registered by class name."""
+    made = dataclasses.dataclass(frozen=True, repr=False)(cls)
+    if made.__name__ in _REGISTRY:
+        raise ValueError(f"two specs are named {made.__name__}")
+    _REGISTRY[made.__name__] = made
+    return made
+
+
+class Spec:
+    """Base of tasks, models, activations, learners, starts. `family` says which of these."""
+
+    family: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        for f in _kinds(type(self)):
+            where = f"{type(self).__name__}.{f.name}"
+            object.__setattr__(self, f.name, f.metadata["kind"].coerce(getattr(self, f.name), where))
+        self.check()
+
+    def check(self) -> None:
+        """Conditions that join several fields; raises InvalidParameter."""
+
+    def to_json(self) -> dict[str, Any]:
+        fields = {f.name: f.metadata["kind"].to_json(getattr(self, f.name)) for f in _kinds(type(self))}
+        return {"type": type(self).__name__, **fields}
+
+    @property
+    def id(self) -> str:
+        """A hash of the canonical JSON and the numbers version."""
+        return spec_id(self)
+
+    def replace(self, **changes: Any) -> Self:
+        return dataclasses.replace(self, **changes)  # pyright: ignore[reportArgumentType]
+
+    def __repr__(self) -> str:
+        parts = []
+        for f in _kinds(type(self)):
+            value = getattr(self, f.name)
+            if f.default is not _REQUIRED and value == f.default:
+                continue
+            if isinstance(f.metadata["kind"], Lengths) and not isinstance(value, int):
+                value = dict(value)
+            parts.append(f"{f.name}={value!r}")
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
+def spec_id(*specs: Spec | None) -> str:
+    text = canonical([NUMBERS_VERSION, *[None if s is None else s.to_json() for s in specs]])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _kinds(cls: type[Spec]) -> tuple[dataclasses.Field[Any], ...]:
+    return tuple(f for f in dataclasses.fields(cls) if "kind" in f.metadata)  # pyright: ignore[reportArgumentType]
+
+
+def names(family: str | None = None) -> list[str]:
+    """The registered spec names, of one family or all."""
+    return sorted(n for n, c in _REGISTRY.items() if family in (None, c.family))
+
+
+def lookup(name: str) -> type[Spec]:
+    if name not in _REGISTRY:
+        raise UnknownName("name", name, _REGISTRY)
+    return _REGISTRY[name]
+
+
+def build(name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Spec:
+    """Call a registered spec by name, with a sentence instead of a TypeError."""
+    cls, kwargs = lookup(name), dict(kwargs or {})
+    fields = [f.name for f in _kinds(cls)]
+    for key in kwargs:
+        if key not in fields:
+            raise UnknownName(f"field of {name}", key, fields)
+    if len(args) > len(fields):
+        raise InvalidParameter(f"{name}: takes {len(fields)} values ({', '.join(fields)}), got {len(args)}.")
+    twice = [f for f in fields[: len(args)] if f in kwargs]
+    if twice:
+        raise InvalidParameter(f"{name}: {twice[0]} is given twice.")
+    kwargs.update(zip(fields, args, strict=False))
+    missing = [f.name for f in _kinds(cls) if f.default is _REQUIRED and f.name not in kwargs]
+    if missing:
+        raise InvalidParameter(f"{name}: {missing[0]} is missing (its fields are {', '.join(fields)}).")
+    return cls(**kwargs)
+
+
+def from_json(document: Any) -> Spec:
+    """The spec that `to_json` wrote."""
+    if not isinstance(document, Mapping) or "type" not in document:
+        raise InvalidParameter(f"a spec is a JSON object with a 'type'; got {document!r}.")
+    values = {k: v for k, v in document.items() if k != "type"}
+    return build(document["type"], (), values)
+
+
+def assign(value: Spec, path: str, new: Any) -> Spec:
+    """A copy with the field at a dotted path replaced: assign(model, "activation.scale", 0.3)."""
+    head, _, rest = path.partition(".")
+    fields = [f.name for f in _kinds(type(value))]
+    if head not in fields:
+        raise UnknownName(f"field of {type(value).__name__}", head, fields)
+    if rest:
+        inner = getattr(value, head)
+        if not isinstance(inner, Spec):
+            raise InvalidParameter(f"{type(value).__name__}.{head} has no fields; cannot set {path!r}.")
+        new = assign(inner, rest, new)
+    return value.replace(**{head: new})
+
+
+# --- lowering ---------------------------------------------------------------------------------
+
+Lowered = tuple[tuple[Any, ...], dict[str, float]]
+
+
+def lower(value: Spec, prefix: str = "") -> Lowered:
+    """(static key, dict of floats): what fixes the compiled kernel, and what is traced through it.
+
+    Finite reals are traced; everything else (lengths, choices, counts, which constants are free,
+    an infinite snr, the types) is static.
+    """
+    static: list[Any] = [type(value).__name__]
+    traced: dict[str, float] = {}
+    for f in _kinds(type(value)):
+        kind, x, path = f.metadata["kind"], getattr(value, f.name), prefix + f.name
+        if isinstance(x, Spec):
+            inner_static, inner = lower(x, path + ".")
+            static.append((path, inner_static))
+            traced.update(inner)
+        elif kind.traced and x is not None and math.isfinite(x):
+            traced[path] = x
+        else:
+            static.append((path, x))
+    return tuple(static), traced

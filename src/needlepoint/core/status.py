@@ -1,0 +1,35 @@
+"""How a computation ended. Integer codes travel inside batches, the members carry the sentence."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Status(enum.IntEnum):
+    """How a computation ended; `sentence` is what a user reads."""
+
+    CONVERGED = 0
+    MAX_STEPS = 1
+    NOISE_LIMITED = 2
+    DIVERGED = 3
+    UNBOUNDED = 4
+    INFEASIBLE = 5
+
+    @property
+    def sentence(self) -> str:
+        return _SENTENCES[self]
+
+    @property
+    def ok(self) -> bool:
+        """True where the numbers can be used as they are."""
+        return self is Status.CONVERGED
+
+
+_SENTENCES = {
+    Status.CONVERGED: "the computation finished and its numbers meet the stated error.",
+    Status.MAX_STEPS: "the step limit was reached before the residual fell below its tolerance.",
+    Status.NOISE_LIMITED: "the sampling noise of the integration is larger than the tolerance asked for.",
+    Status.DIVERGED: "the iteration left the finite numbers; a smaller step size is the usual remedy.",
+    Status.UNBOUNDED: "the infimum is approached as a parameter goes to its limit and is not attained.",
+    Status.INFEASIBLE: "the overlaps belong to no set of vectors (their Gram matrix is not positive).",
+}

@@ -1,0 +1,115 @@
+"""Learners: how the weights are chosen."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.specs import Spec, choice, count, nested, real, spec
+
+_SCHEDULE = "scale_t = scale / (1 + schedule * t) with t from 0"
+
+
+@spec
+class Population(Spec):
+    """The model's best at infinite data, on the invariant manifold or over all overlaps."""
+
+    family: ClassVar[str] = "learner"
+
+    within: str = choice("manifold", "all", default="manifold")
+
+
+@spec
+class BayesOptimal(Spec):
+    """The posterior mean. `alpha` None is infinite data (the teachers are known)."""
+
+    family: ClassVar[str] = "learner"
+
+    alpha: float | None = real(
+        lo=0.0,
+        open_lo=True,
+        free=True,
+        default=None,
+        why="it is the number of samples over d; None is infinity",
+    )
+    d: int | None = count(lo=2, free=True, default=None, why="the norm of a token is informative at finite d")
+
+
+class Descent(Spec):
+    """What projected descent and SGD share: where they start, how long they run, what they record."""
+
+    family: ClassVar[str] = "learner"
+
+    smallest_d: ClassVar[dict[str, int]] = {"sphere": 2, "manifold": 3}
+
+    def check(self) -> None:
+        name, start = type(self).__name__, self.start  # pyright: ignore[reportAttributeAccessIssue]
+        d, runs = self.d, self.runs  # pyright: ignore[reportAttributeAccessIssue]
+        if not isinstance(start, str):
+            if runs not in (None, 1) and isinstance(self, ProjectedDescent):
+                raise InvalidParameter(
+                    f"{name}(runs={runs}): a given start runs once each; give a tuple of starts for more."
+                )
+            many = start if isinstance(start, tuple) else (start,)
+            if any(abs(o.key_sq - 1) > 1e-12 or abs(o.value_sq - 1) > 1e-12 for o in many):
+                raise InvalidParameter(
+                    f"{name}(start=...): key_sq and value_sq must be 1 (projection to the sphere)."
+                )
+            return
+        if d is None or runs is None:
+            raise InvalidParameter(
+                f"{name}(start={start!r}): needs d= and runs= (the law of a random start depends on d)."
+            )
+        if d < self.smallest_d[start]:
+            raise InvalidParameter(
+                f"{name}(d={d}): d must be >= {self.smallest_d[start]} for start={start!r} "
+                "(fewer dimensions have no such vectors)."
+            )
+
+
+@spec
+class ProjectedDescent(Descent):
+    """Steps of `lr` along the population gradient projected to the sphere, then normalised (eq:pgd).
+
+    `start` is "sphere", "manifold" (both with d= and runs=), an Overlaps or a tuple of them.
+    """
+
+    lr: float = real(lo=0.0, open_lo=True, why="it is the step size")
+    steps: int = count(lo=1)
+    start: Any = nested("overlaps", words=("sphere", "manifold"), many=True)
+    schedule: float = real(lo=0.0, default=0.0, why=_SCHEDULE)
+    record_every: int = count(lo=1, default=1)
+    d: int | None = count(lo=2, free=True, default=None)
+    runs: int | None = count(lo=1, free=True, default=None)
+
+
+@spec
+class OnlineSGD(Descent):
+    """Steps of `lr` on the mean of (y - f)^2 over a fresh batch, projected and normalised (eq:sgd).
+
+    The law of a step depends on d, so `d` is needed for every start; d >= 6.
+    """
+
+    lr: float = real(lo=0.0, open_lo=True, why="it is the step size")
+    steps: int = count(lo=1)
+    batch: int = count(lo=1)
+    start: Any = nested("overlaps", words=("sphere", "manifold"), many=True)
+    schedule: float = real(lo=0.0, default=0.0, why=_SCHEDULE)
+    record_every: int = count(lo=1, default=1)
+    d: int | None = count(
+        lo=6, free=True, default=None, why="the Wishart law of a step needs d - 5 >= 1 directions"
+    )
+    runs: int | None = count(lo=1, free=True, default=None)
+
+    def check(self) -> None:
+        if self.d is None:
+            raise InvalidParameter(
+                "OnlineSGD(d=None): d is needed (the noise of a step depends on it); d >= 6."
+            )
+        super().check()
+
+
+def record_steps(steps: int, every: int) -> list[int]:
+    """0, every, 2 every, ..., and always the last step."""
+    marks = list(range(0, steps + 1, every))
+    return marks if marks[-1] == steps else [*marks, steps]

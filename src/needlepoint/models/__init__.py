@@ -1,0 +1,1 @@
+"""Predictors: they act on data and on fields."""

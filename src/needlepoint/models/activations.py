@@ -1,0 +1,87 @@
+"""Attention activations: functions from the scores of a sequence to the weights of its tokens.
+
+`form` says what a theory may use: "elementwise" (a weight depends on its own score only), "kernel"
+(a positive function of each score, normalised by their sum), or "general".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from needlepoint.core.specs import Spec, lower, real, spec
+
+
+class Activation(Spec):
+    """Base of activations. `weights` takes the constants apart from the spec, so that they can be traced."""
+
+    family: ClassVar[str] = "activation"
+    form: ClassVar[Literal["elementwise", "kernel", "general"]]
+
+    @staticmethod
+    def weights(scores: Any, constants: Mapping[str, Any]) -> Any:
+        """Scores (..., tokens) to weights of the same shape."""
+        raise NotImplementedError
+
+    def __call__(self, scores: Any) -> Any:
+        return self.weights(scores, lower(self)[1])
+
+
+@spec
+class Erf(Activation):
+    """offset + erf(scale * score + shift), element-wise. A constant given as None is free."""
+
+    form: ClassVar[Literal["elementwise"]] = "elementwise"
+
+    scale: float | None = real(
+        lo=0.0, open_lo=True, free=True, default=1.0, why="it multiplies the score; its sign is the key's"
+    )
+    shift: float | None = real(free=True, default=0.0)
+    offset: float | None = real(free=True, default=0.0)
+
+    @staticmethod
+    def weights(scores: Any, constants: Mapping[str, Any]) -> Any:
+        from jax.scipy.special import erf
+
+        return constants["offset"] + erf(constants["scale"] * scores + constants["shift"])
+
+
+@spec
+class Linear(Activation):
+    """1 + score, element-wise."""
+
+    form: ClassVar[Literal["elementwise"]] = "elementwise"
+
+    @staticmethod
+    def weights(scores: Any, constants: Mapping[str, Any]) -> Any:
+        return 1.0 + scores
+
+
+@spec
+class Softmax(Activation):
+    """exp(score) over its sum."""
+
+    form: ClassVar[Literal["kernel"]] = "kernel"
+
+    @staticmethod
+    def weights(scores: Any, constants: Mapping[str, Any]) -> Any:
+        import jax
+
+        return jax.nn.softmax(scores, axis=-1)
+
+
+@spec
+class Softplus(Activation):
+    """log(1 + exp(score)) over its sum, without an offset."""
+
+    form: ClassVar[Literal["kernel"]] = "kernel"
+
+    @staticmethod
+    def weights(scores: Any, constants: Mapping[str, Any]) -> Any:
+        import jax
+        import jax.numpy as jnp
+
+        # log softplus(x) is x + O(e^x) far left, where softplus underflows
+        low = scores < -30.0
+        log_w = jnp.where(low, scores, jnp.log(jax.nn.softplus(jnp.where(low, 0.0, scores))))
+        return jax.nn.softmax(log_w, axis=-1)

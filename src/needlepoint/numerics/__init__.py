@@ -1,0 +1,1 @@
+"""Mathematics that has never heard of attention."""

@@ -1,0 +1,43 @@
+"""Gaussian expectations: a trapezoid rule on the line and scrambled Sobol points in many dimensions."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+from scipy import special, stats
+
+REACH = 9.0
+"""The trapezoid rule spans -REACH to REACH; the Gaussian mass beyond is 2e-19."""
+
+
+@functools.cache
+def trapezoid_rule(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights with sum w f(x) -> E f(N(0,1)), exponentially fast in n for smooth f.
+
+    For an integrand that grows like exp(a y^2) on the imaginary axis the error at step h is about
+    exp(-2 pi^2 / (h^2 (1 + 2 a))): 64 nodes reach rounding for f = erf(g x)^2 up to g = 0.9, and the
+    number needed grows like sqrt(1 + 4 g^2). The rule with n/2 nodes is every second node.
+    """
+    step = 2 * REACH / n
+    nodes = -REACH + step * np.arange(n + 1)
+    weights = step * np.exp(-(nodes**2) / 2) / np.sqrt(2 * np.pi)
+    return nodes, weights
+
+
+@functools.cache
+def legendre_rule(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss-Legendre nodes and weights on (0, 1)."""
+    x, w = np.polynomial.legendre.leggauss(n)
+    return (x + 1) / 2, w / 2
+
+
+def sobol_normals(dimension: int, log2_points: int, scrambles: int, seed: int) -> np.ndarray:
+    """(scrambles, 2**log2_points, dimension) standard normals, each scramble an unbiased rule."""
+    rng = np.random.default_rng([seed, dimension, log2_points])
+    blocks = []
+    for _ in range(scrambles):
+        engine = stats.qmc.Sobol(dimension, scramble=True, rng=rng)
+        uniforms = engine.random_base2(log2_points)
+        blocks.append(special.ndtri(np.clip(uniforms, 2.0**-60, 1 - 2.0**-53)))
+    return np.stack(blocks)

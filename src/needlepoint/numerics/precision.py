@@ -1,0 +1,24 @@
+"""Float64 inside, whatever the caller's JAX setting is, and no global setting touched."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import jax
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def float64(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Run the function with 64-bit JAX types. What it returns must be floats and NumPy arrays:
+    a float64 JAX array loses its precision in arithmetic outside the scope."""
+
+    @functools.wraps(function)
+    def scoped(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with jax.enable_x64(True):
+            return function(*args, **kwargs)
+
+    return scoped

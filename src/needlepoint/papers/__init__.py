@@ -1,0 +1,1 @@
+"""Which points a published figure needs and how it is drawn; citations."""

@@ -1,0 +1,68 @@
+"""What to cite for what was computed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from needlepoint.core.errors import UnknownName
+
+PAPERS: dict[str, dict[str, str]] = {
+    "2410.01537": {
+        "key": "marion2024attention",
+        "title": "Attention layers provably solve single-location regression",
+        "author": "Marion, Pierre and Berthier, Raphaël and Biau, Gérard and Boyer, Claire",
+        "year": "2024",
+        "about": "erf attention on single-location regression: risk, Bayes optimality, dynamics",
+    },
+    "2509.21936": {
+        "key": "arxiv250921936",
+        "title": "Statistical advantage of softmax attention: insights from single-location regression",
+        "author": "",
+        "year": "2025",
+        "about": "softmax against other attentions on single-location regression",
+    },
+}
+_SELF = "needlepoint"
+
+
+def cite(what: Any = None) -> str:
+    """BibTeX for this library and for the papers behind `what`: a paper id, a result, specs, or nothing (all)."""
+    if isinstance(what, str):
+        if what != _SELF and what not in PAPERS:
+            raise UnknownName("paper", what, [*PAPERS, _SELF])
+        ids = [] if what == _SELF else [what]
+    elif what is None:
+        ids = list(PAPERS)
+    else:
+        ids = _papers_of(what)
+    return "\n\n".join([_library(), *[_entry(i) for i in ids]])
+
+
+def _papers_of(what: Any) -> list[str]:
+    """Erf attention and its dynamics are 2410.01537; other attentions on the same task 2509.21936."""
+    activation = getattr(getattr(what, "model", what), "activation", None)
+    if activation is not None and type(activation).__name__ != "Erf":
+        return ["2509.21936"]
+    return ["2410.01537"]
+
+
+def _entry(arxiv: str) -> str:
+    paper = PAPERS[arxiv]
+    fields = {
+        "title": paper["title"],
+        "author": paper["author"],
+        "year": paper["year"],
+        "eprint": arxiv,
+        "archivePrefix": "arXiv",
+    }
+    body = ",\n".join(f"  {k} = {{{v}}}" for k, v in fields.items() if v)
+    return f"@article{{{paper['key']},\n{body}\n}}"
+
+
+def _library() -> str:
+    from needlepoint import __version__  # pyright: ignore[reportAttributeAccessIssue]
+
+    return (
+        "@software{needlepoint,\n  title = {needlepoint: what attention layers learn when dimension and data are "
+        f"large}},\n  author = {{{{The needlepoint developers}}}},\n  version = {{{__version__}}}\n}}"
+    )

@@ -1,0 +1,133 @@
+"""Projected gradient descent with d-dimensional vectors and an automatic gradient of the risk."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from needlepoint.channels import elementwise
+from needlepoint.channels.branches import classify
+from needlepoint.core.dispatch import rule
+from needlepoint.core.errors import NoTheory
+from needlepoint.core.results import Measurement, Trajectory
+from needlepoint.core.specs import lower
+from needlepoint.core.trajectories import named, scale_at, summarise
+from needlepoint.learners import ProjectedDescent, record_steps
+from needlepoint.models.activations import Activation, Erf
+from needlepoint.models.attention import KeyValueAttention
+from needlepoint.simulation.simulating import Options
+from needlepoint.simulation.vectors import starting_vectors
+from needlepoint.tasks.single_location import SpikedSLR
+
+
+@rule("simulate", SpikedSLR, KeyValueAttention, ProjectedDescent)
+def simulate_descent(
+    task: SpikedSLR, model: KeyValueAttention, learner: ProjectedDescent, options: Options
+) -> Measurement:
+    """eq:pgd with vectors in R^d. The risk is the mean of eq:elementwise-risk, none of the closed forms."""
+    activation = model.activation
+    if activation.form != "elementwise" or not isinstance(activation, Erf) or not model.unit_norm:
+        raise NoTheory(
+            f"no simulation of ProjectedDescent with {model!r}; the nearest is "
+            "KeyValueAttention(Erf(...), unit_norm=True)."
+        )
+    vectors = starting_vectors(learner, options.d, options.repeats, options.seed)
+    law = {**lower(task, "task.")[1], **task.length_moments(), **model.constants()}
+    nodes = quadrature_nodes(law["scale"] * max(1.0, task.relevant_std))
+    state = tuple(jnp.asarray(x) for x in vectors)
+    marks = record_steps(learner.steps, learner.record_every)
+    history, risks, done = [vectors.five()], [np.asarray(_risk(Erf, nodes, law, state))], 0
+    for mark in marks[1:]:
+        k, v = _advance(Erf, nodes, law, state, float(done), mark - done, learner.lr, learner.schedule)
+        state, done = (*state[:2], k, v), mark
+        vectors = vectors._replace(k=np.asarray(k), v=np.asarray(v))
+        history.append(vectors.five())
+        at = {**law, "scale": float(scale_at(law["scale"], learner.schedule, mark))}
+        risks.append(np.asarray(_risk(Erf, nodes, at, state)))
+        options.progress(done / learner.steps)
+    return trajectory_measurement(task, model, learner, options, marks, history, np.stack(risks, axis=-1))
+
+
+def quadrature_nodes(steepness: float) -> int:
+    """Nodes that integrate erf(g x)^2 to rounding: about 31 sqrt(1 + 4 g^2), see trapezoid_rule."""
+    return int(2 ** np.ceil(np.log2(max(64.0, 31 * np.sqrt(1 + 4 * steepness**2)))))
+
+
+def trajectory_measurement(
+    task: SpikedSLR,
+    model: KeyValueAttention,
+    learner: Any,
+    options: Options,
+    marks: list[int],
+    history: list[np.ndarray],
+    risk: np.ndarray,
+) -> Measurement:
+    """The recorded overlaps (records of (5, runs)) and risks (runs, records) as a Measurement."""
+    activation = model.activation
+    assert isinstance(activation, Erf)
+    paths = np.stack(history, axis=-1)
+    scales = scale_at(activation.scale or 0.0, learner.schedule, marks)
+    final = model.replace(activation=activation.replace(scale=float(scales[-1])))
+    runs = paths.shape[1]
+    ends = tuple(classify(task, final, paths[:, run, -1]) for run in range(runs))
+    trajectory = Trajectory(np.array(marks), scales, named(paths), risk, ends)
+    return Measurement(
+        task,
+        model,
+        learner,
+        **summarise(trajectory, task.noise_var),
+        branch=ends[0] if len(set(ends)) == 1 else None,
+        d=options.d,
+        repeats=runs,
+        seed=options.seed,
+    )
+
+
+def _seven(k_star: Any, v_star: Any, k: Any, v: Any) -> tuple[Any, ...]:
+    def dot(a: Any, b: Any) -> Any:
+        return jnp.sum(a * b, axis=-1)
+
+    return (dot(k, k_star), dot(v, v_star), dot(v, k_star), dot(k, v_star), dot(k, v), dot(k, k), dot(v, v))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _risk(activation: type[Activation], nodes: int, law: dict[str, Any], vectors: Any) -> Any:
+    overlaps = _seven(*vectors)
+    return elementwise.excess_risk(lambda scores: activation.weights(scores, law), law, overlaps, nodes)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _advance(
+    activation: type[Activation],
+    nodes: int,
+    law: dict[str, Any],
+    vectors: Any,
+    done: Any,
+    count: Any,
+    lr: Any,
+    schedule: Any,
+) -> Any:
+    r"""eq:pgd. $k^+ = \mathrm{normalize}(k - \ell(I - kk^\top)\nabla_kR)$, same for $v$, both gradients at the old point."""
+    k_star, v_star, k, v = vectors
+
+    def total(k: Any, v: Any, at: dict[str, Any]) -> Any:
+        return jnp.sum(_risk(activation, nodes, at, (k_star, v_star, k, v)))
+
+    def step(i: Any, weights: Any) -> Any:
+        k, v = weights
+        at = {**law, "scale": law["scale"] / (1 + schedule * (done + i))}
+        grad_k, grad_v = jax.grad(total, argnums=(0, 1))(k, v, at)
+        return project(k, grad_k, lr), project(v, grad_v, lr)
+
+    return jax.lax.fori_loop(0, count, step, (k, v))
+
+
+def project(x: Any, gradient: Any, lr: Any) -> Any:
+    """A step along the gradient's tangent part, then back to the unit sphere."""
+    tangent = gradient - jnp.sum(gradient * x, axis=-1, keepdims=True) * x
+    moved = x - lr * tangent
+    return moved / jnp.linalg.norm(moved, axis=-1, keepdims=True)

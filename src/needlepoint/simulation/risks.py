@@ -1,0 +1,201 @@
+"""Risks by Monte Carlo with d-dimensional sequences: attention at given weights, Bayes, linear regression."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from needlepoint.core.dispatch import rule
+from needlepoint.core.errors import InvalidParameter, NoTheory
+from needlepoint.core.results import Measurement, mean_estimate
+from needlepoint.core.specs import Spec, lower
+from needlepoint.learners import BayesOptimal, Population
+from needlepoint.models.activations import Activation
+from needlepoint.models.attention import KeyValueAttention, LinearRegression
+from needlepoint.simulation.simulating import Options
+from needlepoint.simulation.vectors import frames, with_overlaps
+from needlepoint.tasks.single_location import SpikedSLR, sample_spiked
+
+_CHUNK = 4_000_000
+"""Token coordinates held at once (32 MB)."""
+
+
+@rule("simulate", SpikedSLR, KeyValueAttention, Population)
+def simulate_attention(
+    task: SpikedSLR, model: KeyValueAttention, learner: Population, options: Options
+) -> Measurement:
+    """The risk of attention at given overlaps, each repeat with fresh vectors of those overlaps."""
+    if options.overlaps is None:
+        raise InvalidParameter(
+            "simulate(..., Population()): overlaps= is needed, the weights to measure at "
+            "(predict(...).overlaps are the best ones)."
+        )
+    o = options.overlaps
+    if model.unit_norm and (abs(o.key_sq - 1) > 1e-9 or abs(o.value_sq - 1) > 1e-9):
+        raise InvalidParameter(f"{o!r}: key_sq and value_sq must be 1 for a model with unit_norm=True.")
+    rng = np.random.default_rng([options.seed, 5])
+    vectors = with_overlaps(rng, o, options.repeats, options.d)
+    activation, constants = type(model.activation), model.constants()
+
+    def errors(key: Any, repeat: int, n: int, length: int) -> Any:
+        weights = (vectors.k_star[repeat], vectors.v_star[repeat], vectors.k[repeat], vectors.v[repeat])
+        return _attention_error(activation, n, length, _law(task), constants, key, *weights)
+
+    means = _repeat(task, options, errors)
+    return _measurement(task, model, learner, options, means, overlaps=o)
+
+
+@rule("simulate", SpikedSLR, None, BayesOptimal)
+def simulate_bayes(task: SpikedSLR, model: None, learner: BayesOptimal, options: Options) -> Measurement:
+    """The risk of the posterior mean with known teachers, from the vectors themselves."""
+    if learner.alpha is not None:
+        raise NoTheory(
+            f"no simulation of BayesOptimal(alpha={learner.alpha:g}) on SpikedSLR; alpha=None has one."
+        )
+    teachers = frames(np.random.default_rng([options.seed, 5]), options.repeats, options.d, 2)
+
+    def errors(key: Any, repeat: int, n: int, length: int) -> Any:
+        return _bayes_error(n, length, _law(task), key, teachers[repeat, 0], teachers[repeat, 1])
+
+    return _measurement(task, model, learner, options, _repeat(task, options, errors))
+
+
+@rule("simulate", SpikedSLR, LinearRegression, Population)
+def simulate_linear(
+    task: SpikedSLR, model: LinearRegression, learner: Population, options: Options
+) -> Measurement:
+    """Least squares on all coordinates and an intercept, by as many sequences as it takes.
+
+    With n sequences and p weights the training error is low by p/n and the test error high by p/n; their
+    mean is the risk of the best linear predictor up to (p/n)^2, below 1e-5 for n = 400 p.
+    """
+    length = task.fixed_length
+    if length is None:
+        raise InvalidParameter(
+            f"{task!r}: LinearRegression needs a fixed length; give tokens as a whole number."
+        )
+    p = length * options.d + 1
+    n = max(options.samples, 400 * p)
+    if n * p > 2e9:
+        raise InvalidParameter(
+            f"simulate(d={options.d}): least squares with {p} weights needs {n} sequences; take a smaller d."
+        )
+    teachers = frames(np.random.default_rng([options.seed, 5]), options.repeats, options.d, 2)
+    means = []
+    for repeat in range(options.repeats):
+        draw = functools.partial(_regression_data, task, length, teachers[repeat])
+        moments = sum_chunks(draw, jax.random.key(options.seed), (repeat, 0), n, p, _second_moments)
+        test = sum_chunks(draw, jax.random.key(options.seed), (repeat, 1), n, p, _second_moments)
+        weights = np.linalg.solve(moments[:p, :p], moments[:p, p])
+        full = np.append(weights, -1.0)
+        means.append((full @ moments @ full + full @ test @ full) / (2 * n))
+        options.progress((repeat + 1) / options.repeats)
+    return _measurement(task, model, learner, options, np.array(means))
+
+
+def _regression_data(task: SpikedSLR, length: int, teachers: np.ndarray, key: Any, n: int) -> np.ndarray:
+    x, y, _ = _sample(n, length, _law(task), key, teachers[0], teachers[1])
+    return np.concatenate([np.asarray(x).reshape(n, -1), np.ones((n, 1)), np.asarray(y)[:, None]], axis=1)
+
+
+def _second_moments(rows: np.ndarray) -> np.ndarray:
+    return rows.T @ rows
+
+
+def sum_chunks(
+    draw: Callable[[Any, int], np.ndarray],
+    key: Any,
+    tag: tuple[int, int],
+    n: int,
+    width: int,
+    reduce: Callable[[np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """Sum of reduce(draw(key, size)) over chunks of n sequences that fit the memory budget."""
+    key = jax.random.fold_in(jax.random.fold_in(key, tag[0]), tag[1])
+    chunk = max(1, min(n, _CHUNK // width))
+    total: Any = 0.0
+    for i, start in enumerate(range(0, n, chunk)):
+        size = min(chunk, n - start)
+        total = total + reduce(draw(jax.random.fold_in(key, i), chunk)[:size])
+    return total
+
+
+def _repeat(task: SpikedSLR, options: Options, errors: Callable[[Any, int, int, int], Any]) -> np.ndarray:
+    """Mean squared error of each repeat over `samples` sequences, grouped by length, in chunks."""
+    means = np.zeros(options.repeats)
+    key = jax.random.key(options.seed)
+    for repeat in range(options.repeats):
+        for length, probability in task.length_law:
+            chunk = max(1, min(options.samples, _CHUNK // (length * options.d)))
+            total = sum_chunks(
+                lambda k, n, repeat=repeat, length=length: np.asarray(errors(k, repeat, n, length)),
+                key,
+                (repeat, length),
+                options.samples,
+                max(1, _CHUNK // chunk),
+                np.sum,
+            )
+            means[repeat] += probability * float(total) / options.samples
+        options.progress((repeat + 1) / options.repeats)
+    return means
+
+
+def _measurement(
+    task: SpikedSLR, model: Spec | None, learner: Spec, options: Options, means: np.ndarray, **more: Any
+) -> Measurement:
+    risk = mean_estimate(means)
+    return Measurement(
+        task,
+        model,
+        learner,
+        {"risk": risk, "excess_risk": risk + (-task.noise_var)},
+        d=options.d,
+        repeats=options.repeats,
+        seed=options.seed,
+        **more,
+    )
+
+
+def _law(task: SpikedSLR) -> dict[str, float]:
+    return lower(task)[1]
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _sample(n: int, length: int, law: dict[str, Any], key: Any, k_star: Any, v_star: Any) -> Any:
+    return sample_spiked(key, k_star, v_star, n, length, **law)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _attention_error(
+    activation: type[Activation],
+    n: int,
+    length: int,
+    law: dict[str, Any],
+    constants: dict[str, Any],
+    key: Any,
+    k_star: Any,
+    v_star: Any,
+    k: Any,
+    v: Any,
+) -> Any:
+    """(y - f(X))^2 of n fresh sequences, eq:attention."""
+    x, y, _ = sample_spiked(key, k_star, v_star, n, length, **law)
+    weights = jax.vmap(lambda scores: activation.weights(scores, constants))(x @ k)
+    return (y - jnp.sum(weights * (x @ v), axis=-1)) ** 2
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _bayes_error(n: int, length: int, law: dict[str, Any], key: Any, k_star: Any, v_star: Any) -> Any:
+    """(y - E[y | X])^2 with the posterior of the place from the two densities of a token."""
+    x, y, _ = sample_spiked(key, k_star, v_star, n, length, **law)
+    spike = jnp.sqrt(law["snr"]) * k_star
+    log_ratio = (
+        -jnp.sum((x - spike) ** 2, axis=-1) / (2 * law["relevant_std"] ** 2) + jnp.sum(x**2, axis=-1) / 2
+    )
+    posterior = jax.nn.softmax(log_ratio, axis=-1)
+    return (y - jnp.sum(posterior * (x @ v_star), axis=-1)) ** 2

@@ -1,0 +1,75 @@
+"""The verb `simulate`: find the rule, check the request, run it in float64."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from needlepoint.core.dispatch import find
+from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.overlaps import Overlaps
+from needlepoint.core.results import Measurement, Progress, silent
+from needlepoint.core.specs import Spec
+from needlepoint.numerics.precision import float64
+
+
+@dataclass(frozen=True)
+class Options:
+    """What every rule is given besides the three specs. `samples` is test sequences a repeat."""
+
+    d: int
+    repeats: int
+    seed: int = 0
+    overlaps: Overlaps | None = None
+    samples: int = 20_000
+    progress: Progress = silent
+
+
+@float64
+def simulate(
+    task: Spec,
+    model: Spec | None,
+    learner: Spec,
+    *,
+    d: int,
+    repeats: int,
+    seed: int = 0,
+    overlaps: Overlaps | None = None,
+    samples: int = 20_000,
+    progress: Progress = silent,
+) -> Measurement:
+    """The answer by sampling and training with d-dimensional vectors, `repeats` times.
+
+    Takes resolved specs only: constants that the library chooses are in `predict(...).resolved`. For
+    Population(), `overlaps` says at which weights to measure. `samples` is the number of test sequences
+    a repeat. Descent from given starts runs each start `repeats` times, in fresh coordinates.
+    """
+    for name, value, lowest in (("d", d, 2), ("repeats", repeats, 1), ("samples", samples, 1)):
+        if isinstance(value, bool) or value != int(value) or value < lowest:
+            raise InvalidParameter(f"simulate({name}={value!r}): {name} must be a whole number >= {lowest}.")
+    for part, family, optional in (
+        (task, "task", False),
+        (model, "model", True),
+        (learner, "learner", False),
+    ):
+        if not (part is None and optional) and getattr(part, "family", None) != family:
+            raise InvalidParameter(f"simulate({family}={part!r}): this is not a {family}.")
+    wanted = getattr(learner, "d", None)
+    if wanted is not None and wanted != d:
+        raise InvalidParameter(
+            f"simulate(d={d}): {type(learner).__name__} says d={wanted}; the two must agree."
+        )
+    free = getattr(model, "free_constants", list)()
+    if free:
+        raise InvalidParameter(
+            f"{model!r}: {free[0]} is None; simulate takes resolved specs: use predict(...).resolved."
+        )
+    _load_rules()
+    options = Options(int(d), int(repeats), seed, overlaps, int(samples), progress)
+    return find("simulate", task, model, learner)(task, model, learner, options)
+
+
+def _load_rules() -> None:
+    """Importing these modules fills the dispatch table."""
+    import needlepoint.simulation.descent
+    import needlepoint.simulation.risks
+    import needlepoint.simulation.sgd  # noqa: F401

@@ -1,0 +1,1 @@
+"""Answers in the limit, with a numerical error. Never imports simulation."""

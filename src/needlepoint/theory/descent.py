@@ -1,0 +1,155 @@
+"""Projected gradient descent on the population risk, exactly, on five numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from needlepoint.channels.branches import classify
+from needlepoint.core.dispatch import rule
+from needlepoint.core.errors import NoTheory
+from needlepoint.core.overlaps import FIVE
+from needlepoint.core.results import Prediction, Trajectory
+from needlepoint.core.trajectories import named, scale_at, summarise
+from needlepoint.learners import ProjectedDescent, record_steps
+from needlepoint.models.activations import Erf
+from needlepoint.models.attention import KeyValueAttention
+from needlepoint.tasks.single_location import SpikedSLR
+from needlepoint.theory import erf_location
+from needlepoint.theory.predicting import Options
+from needlepoint.theory.starts import start_overlaps
+
+_RECORDS = 64  # records a compiled call makes; one signature for every number of steps
+_SHADOW = 1.0 - 2.0**-48  # given starts run twice, the second time moved by rounding: that is their error
+
+
+def require_erf(model: KeyValueAttention, learner: Any) -> Erf:
+    """Descent and SGD in law are known for erf attention on unit spheres with its constants given."""
+    activation = model.activation
+    if not isinstance(activation, Erf) or not model.unit_norm:
+        raise NoTheory(
+            f"no rule for {type(learner).__name__} with {model!r}; the nearest is "
+            "KeyValueAttention(Erf(...), unit_norm=True)."
+        )
+    if model.free_constants():
+        raise NoTheory(
+            f"{activation!r}: {model.free_constants()[0]} is None and {type(learner).__name__} does not choose it; "
+            "give its value."
+        )
+    return activation
+
+
+@rule("predict", SpikedSLR, KeyValueAttention, ProjectedDescent)
+def predict_descent(
+    task: SpikedSLR, model: KeyValueAttention, learner: ProjectedDescent, options: Options
+) -> Prediction:
+    """The recursion of eq:pgd-closure; exact at every d."""
+    activation = require_erf(model, learner)
+    five = start_overlaps(learner, options.seed)
+    runs, given = five.shape[1], not isinstance(learner.start, str)
+    if given:
+        five = np.concatenate([five, five * _SHADOW], axis=1)
+    c = erf_location.constants(task, model)
+    marks = record_steps(learner.steps, learner.record_every)
+    states, risks = [five], [np.asarray(_first_risk(c, five))]
+    state = jnp.asarray(five)
+    for i in range(0, len(marks) - 1, _RECORDS):
+        chunk = np.diff(marks[i : i + _RECORDS + 1])
+        lengths = np.zeros(_RECORDS, dtype=np.int64)
+        lengths[: len(chunk)] = chunk
+        state, (chunk_states, chunk_risks) = _advance(
+            c, state, float(marks[i]), lengths, learner.lr, learner.schedule
+        )
+        states += list(np.asarray(chunk_states)[: len(chunk)])
+        risks += list(np.asarray(chunk_risks)[: len(chunk)])
+        options.progress(marks[i + len(chunk)] / learner.steps)
+    history, risk = np.stack(states, axis=-1), np.stack(risks, axis=-1)  # (5, runs, records), (runs, records)
+    numerical = _shadow_errors(history, risk, runs) if given else None
+    history, risk = history[:, :runs], risk[:runs]
+    scales = scale_at(activation.scale or 0.0, learner.schedule, marks)
+    final = model.replace(activation=activation.replace(scale=float(scales[-1])))
+    ends = tuple(classify(task, final, history[:, run, -1]) for run in range(runs))
+    trajectory = Trajectory(np.array(marks), scales, named(history), risk, ends)
+    summary = summarise(trajectory, task.noise_var, numerical)
+    if numerical and max(numerical.values()) > 1e-6:
+        summary["notes"] = ("the path amplifies rounding (a chaotic transient): its error is not small.",)
+    branch = ends[0] if len(set(ends)) == 1 else None
+    return Prediction(
+        task,
+        model,
+        learner,
+        **summary,
+        branch=branch,
+        resolved=(task, model, learner),
+        exact=True,
+        seed=options.seed,
+    )
+
+
+def _shadow_errors(history: np.ndarray, risk: np.ndarray, runs: int) -> dict[str, float]:
+    """Eight times the end distance between each run and its shadow, plus rounding."""
+    apart = np.abs(history[:, :runs, -1] - history[:, runs:, -1]).max(axis=1)
+    errors = {name: 8 * float(x) + 1e-13 for name, x in zip(FIVE, apart, strict=True)}
+    risk_apart = float(np.abs(risk[:runs, -1] - risk[runs:, -1]).max())
+    errors["excess_risk"] = 8 * risk_apart + 1e-13 * max(1.0, float(np.abs(risk[:runs, -1]).max()))
+    return errors
+
+
+_first_risk = jax.jit(erf_location.unit_excess_risk)
+
+
+@jax.jit
+def _advance(c: dict[str, Any], five: Any, done: Any, lengths: Any, lr: Any, schedule: Any) -> Any:
+    """Records of the state after each of `lengths` further steps, with its risk at the last step's scale."""
+    scale = c["scale"]
+
+    def record(carry: tuple[Any, Any], length: Any) -> tuple[Any, Any]:
+        five, done = carry
+
+        def step(i: Any, five: Any) -> Any:
+            return descent_step({**c, "scale": scale / (1 + schedule * (done + i))}, five, lr)
+
+        five = jax.lax.fori_loop(0, length, step, five)
+        done = done + length
+        at = {**c, "scale": scale / (1 + schedule * jnp.maximum(done - 1, 0))}
+        return (five, done), (five, erf_location.unit_excess_risk(at, five))
+
+    (five, _), records = jax.lax.scan(record, (five, done), lengths)
+    return five, records
+
+
+def descent_step(c: dict[str, Any], five: Any, lr: Any) -> Any:
+    r"""eq:pgd-closure. $k^+ = \mathrm{normalize}(k - \ell(I - kk^\top)\nabla_kR)$ and the same for $v$, on overlaps.
+
+    $\nabla_kR = R_\kappa k^* + R_\eta v^* + R_\rho v$ and $\nabla_vR = R_\nu v^* + R_\theta k^* + R_\rho k$, so the new
+    overlaps are sums of products of the old overlaps and the five partial derivatives.
+    """
+    # notation: R_x the partial derivative in x, r = R_rho; A = 1 + lr k . grad_k R, B = 1 + lr v . grad_v R
+    gradient = jax.grad(lambda o: jnp.sum(erf_location.unit_excess_risk(c, o)))(five)
+    kappa, nu, theta, eta, rho = five
+    R_kappa, R_nu, R_theta, R_eta, r = gradient
+    radial_k = R_kappa * kappa + R_eta * eta + r * rho
+    radial_v = R_nu * nu + R_theta * theta + r * rho
+    A, B = 1 + lr * radial_k, 1 + lr * radial_v
+    square_k = R_kappa**2 + R_eta**2 + r**2 + 2 * r * (R_kappa * theta + R_eta * nu)
+    square_v = R_nu**2 + R_theta**2 + r**2 + 2 * r * (R_nu * eta + R_theta * kappa)
+    norm_k = jnp.sqrt(1 + lr**2 * (square_k - radial_k**2))
+    norm_v = jnp.sqrt(1 + lr**2 * (square_v - radial_v**2))
+    both = (
+        R_kappa * R_theta + R_eta * R_nu + r * (R_kappa * kappa + R_eta * eta + R_nu * nu + R_theta * theta)
+    )
+    both = both + r**2 * rho
+    k_on_grad_v = R_nu * eta + R_theta * kappa + r
+    v_on_grad_k = R_kappa * theta + R_eta * nu + r
+    return jnp.stack(
+        [
+            (A * kappa - lr * (R_kappa + r * theta)) / norm_k,
+            (B * nu - lr * (R_nu + r * eta)) / norm_v,
+            (B * theta - lr * (R_theta + r * kappa)) / norm_v,
+            (A * eta - lr * (R_eta + r * nu)) / norm_k,
+            (A * B * rho - lr * A * k_on_grad_v - lr * B * v_on_grad_k + lr**2 * both) / (norm_k * norm_v),
+        ]
+    )

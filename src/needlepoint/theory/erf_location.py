@@ -1,0 +1,80 @@
+"""Erf attention on single-location regression: the excess risk in closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from needlepoint.core.specs import lower
+from needlepoint.models.attention import KeyValueAttention
+from needlepoint.numerics.erf_moments import erf_mean, erf_square_mean
+from needlepoint.tasks.single_location import SpikedSLR
+
+
+def constants(task: SpikedSLR, model: KeyValueAttention) -> dict[str, float]:
+    """Every number of the problem, traced: the task's, its length moments, the activation's."""
+    return {**lower(task, "task.")[1], **task.length_moments(), **model.constants()}
+
+
+class WeightMoments(NamedTuple):
+    """E sigma, E sigma^2 and their derivatives in the score, for one token."""
+
+    s1: Any
+    ds1: Any
+    dds1: Any
+    s2: Any
+    ds2: Any
+    dds2: Any
+
+
+def weight_moments(score: Any, spread: Any, c: Mapping[str, Any]) -> WeightMoments:
+    r"""eq:weight-moments. $\sigma = o + \mathrm{erf}(\lambda\chi + b)$, $\chi \sim N(score, spread^2)$:
+    $S_1 = o + e$, $S_2 = o^2 + 2oe + \zeta$ at $(\lambda\,score + b, \lambda\,spread)$, derivatives in $\chi$.
+    """
+    scale, offset = c["scale"], c["offset"]
+    t, g = scale * score + c["shift"], scale * spread
+    e, z = erf_mean(t, g), erf_square_mean(t, g)
+    return WeightMoments(
+        s1=offset + e.e,
+        ds1=scale * e.de,
+        dds1=scale**2 * e.dde,
+        s2=offset**2 + 2 * offset * e.e + z.zeta,
+        ds2=scale * (2 * offset * e.de + z.dzeta),
+        dds2=scale**2 * (2 * offset * e.dde + z.ddzeta),
+    )
+
+
+def excess_risk(c: Mapping[str, Any], overlaps: Sequence[Any]) -> Any:
+    r"""eq:erf-risk. The whole excess risk, with $m = \sqrt{snr}$, $G = \gamma^2$, moments of the relevant token
+    and (barred) of another one:
+
+    $R = G[1 - 2\nu S_1 - 2m\theta\eta S_1' - 2G\eta\rho S_1''] + (m^2\theta^2 + Gq_v)S_2 + 2Gm\theta\rho S_2'
+    + G^2\rho^2S_2'' + E[L-1](q_v\bar S_2 + \rho^2\bar S_2'' + 2\rho\bar S_1'(m\theta S_1 + G\rho S_1'))
+    + E[(L-1)(L-2)](\rho\bar S_1')^2$.
+
+    `overlaps` are (kappa, nu, theta, eta, rho, q_k, q_v), arrays that broadcast together.
+    """
+    # notation: kappa, nu, theta, eta, rho as in core.symbols; G and m as above
+    kappa, nu, theta, eta, rho, key_sq, value_sq = overlaps
+    m, gamma = jnp.sqrt(c["task.snr"]), c["task.relevant_std"]
+    G, norm = gamma**2, jnp.sqrt(key_sq)
+    a = weight_moments(m * kappa, gamma * norm, c)
+    b = weight_moments(jnp.zeros_like(norm), norm, c)
+
+    label = G * (1 - 2 * nu * a.s1 - 2 * m * theta * eta * a.ds1 - 2 * G * eta * rho * a.dds1)
+    relevant = (
+        (m**2 * theta**2 + G * value_sq) * a.s2 + 2 * G * m * theta * rho * a.ds2 + G**2 * rho**2 * a.dds2
+    )
+    mean_other = rho * b.ds1
+    mean_relevant = m * theta * a.s1 + G * rho * a.ds1
+    others = value_sq * b.s2 + rho**2 * b.dds2 + 2 * mean_other * mean_relevant
+    return label + relevant + c["task.others"] * others + c["task.pairs"] * mean_other**2
+
+
+def unit_excess_risk(c: Mapping[str, Any], five: Sequence[Any]) -> Any:
+    """eq:erf-risk on the unit spheres, from (kappa, nu, theta, eta, rho)."""
+    kappa, nu, theta, eta, rho = five
+    one = jnp.ones_like(kappa)
+    return excess_risk(c, (kappa, nu, theta, eta, rho, one, one))

@@ -1,0 +1,224 @@
+"""The landscape of erf attention: fixed points on the manifold, the swapped minimum off it, their ranges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import optimize, special
+
+from needlepoint.channels.branches import ORACLE, swapped_point
+from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.estimates import Estimate
+from needlepoint.core.jsonio import plain
+from needlepoint.core.overlaps import Overlaps, vectors_with_gram
+from needlepoint.models.activations import Erf
+from needlepoint.models.attention import KeyValueAttention
+from needlepoint.numerics.precision import float64
+from needlepoint.tasks.single_location import SpikedSLR
+from needlepoint.theory import erf_location
+
+_SCALES = np.geomspace(1e-3, 1e2, 120)
+"""Where the critical scales are searched, times 1 / sqrt(snr) or in absolute terms."""
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """A stationary point of the flow. `rates` are the eigenvalues of its linearised flow (negative: attracting)."""
+
+    overlaps: Overlaps
+    kind: str
+    excess_risk: float
+    rates: tuple[float, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return plain(
+            {
+                "overlaps": dict(self.overlaps.items()),
+                "kind": self.kind,
+                "excess_risk": self.excess_risk,
+                "rates": self.rates,
+            }
+        )
+
+
+def _pure_erf(task: Any, model: Any) -> float:
+    """The scale of a pure erf on unit spheres; everything here is about that model."""
+    ok = isinstance(task, SpikedSLR) and isinstance(model, KeyValueAttention) and model.unit_norm
+    activation = model.activation if ok else None
+    if not isinstance(activation, Erf) or activation.shift != 0.0 or activation.offset != 0.0:
+        raise InvalidParameter(
+            f"({task!r}, {model!r}): the landscape is known for SpikedSLR and "
+            "KeyValueAttention(Erf(scale=...), unit_norm=True) without shift and offset."
+        )
+    if activation.scale is None:
+        raise InvalidParameter(f"{activation!r}: scale is None; the landscape needs its value.")
+    return activation.scale
+
+
+def manifold_gradient(task: SpikedSLR, model: KeyValueAttention, key: Any, value: Any) -> tuple[Any, Any]:
+    r"""eq:manifold-gradient. $R_\nu = -2G\,\mathrm{erf}(u)$, $R_\kappa = \frac{4G\lambda ms}{\sqrt\pi}e^{-u^2}
+    [\mathrm{erf}(cu) - \nu]$, $u = \lambda ms\kappa$; the bracket by erfc, so that it keeps its digits near $\nu = \pm1$.
+    """
+    scale = _pure_erf(task, model)
+    key, value = np.asarray(key, dtype=float), np.asarray(value, dtype=float)
+    m, G = np.sqrt(task.snr), task.relevant_std**2
+    g = scale * task.relevant_std
+    s, c = (1 + 2 * g * g) ** -0.5, (1 + 4 * g * g) ** -0.5
+    u = scale * m * s * key
+    bracket = np.where(u > 0, (1 - value) - special.erfc(c * u), special.erfc(-c * u) - (1 + value))
+    return 4 * G * scale * m * s / np.sqrt(np.pi) * np.exp(-u * u) * bracket, -2 * G * special.erf(u)
+
+
+def vector_field(
+    task: SpikedSLR, model: KeyValueAttention, key: Any, value: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    r"""eq:manifold-flow. $\dot\kappa = -(1 - \kappa^2)R_\kappa$, $\dot\nu = -(1 - \nu^2)R_\nu$ on the manifold."""
+    d_key, d_value = manifold_gradient(task, model, key, value)
+    return -(1 - np.asarray(key) ** 2) * d_key, -(1 - np.asarray(value) ** 2) * d_value
+
+
+@float64
+def fixed_points(task: SpikedSLR, model: KeyValueAttention) -> tuple[FixedPoint, ...]:
+    r"""eq:fixed-points. The five on the manifold: minima $\pm(1, 1)$, maxima $\pm(1, -1)$, saddle $(0, 0)$.
+
+    The rates at a corner are $2\kappa R_\kappa$ and $2\nu R_\nu$; at the saddle $-\frac{A \pm \sqrt{A^2 + 4B^2}}{2}$ with
+    $A = G\lambda^2m^2\frac{8s^2c}{\pi}$, $B = -\frac{4G\lambda ms}{\sqrt\pi}$.
+    """
+    scale = _pure_erf(task, model)
+    if task.snr == 0:
+        raise InvalidParameter(f"{task!r}: snr must be > 0 (without a spike every key is equally good).")
+    c_all = erf_location.constants(task, model)
+
+    def risk(key: float, value: float) -> float:
+        return float(erf_location.unit_excess_risk(c_all, jnp.array([key, value, 0.0, 0.0, 0.0])))
+
+    found = []
+    for key, value in ((1.0, 1.0), (-1.0, -1.0), (1.0, -1.0), (-1.0, 1.0)):
+        d_key, d_value = manifold_gradient(task, model, key, value)
+        rates = (float(2 * key * d_key), float(2 * value * d_value))
+        kind = "minimum" if key * value > 0 else "maximum"
+        found.append(FixedPoint(Overlaps(key, value), kind, risk(key, value), rates))
+    m, G, g = np.sqrt(task.snr), task.relevant_std**2, scale * task.relevant_std
+    s, c = (1 + 2 * g * g) ** -0.5, (1 + 4 * g * g) ** -0.5
+    A, B = G * scale**2 * m**2 * 8 * s**2 * c / np.pi, -4 * G * scale * m * s / np.sqrt(np.pi)
+    root = np.sqrt(A**2 + 4 * B**2)
+    rates = (float(-(A + root) / 2), float(-(A - root) / 2))
+    found.append(FixedPoint(Overlaps(0.0, 0.0), "saddle", risk(0.0, 0.0), rates))
+    return tuple(found)
+
+
+@float64
+def swapped_minimum(task: SpikedSLR, model: KeyValueAttention) -> FixedPoint:
+    """The minimum off the manifold where the key reads the value's direction (eq:swapped).
+
+    `rates` are minus the curvatures of the risk along the tangent directions of (k, v); directions that
+    only rotate the part of v outside the teachers and k have rate 0.
+    """
+    _pure_erf(task, model)
+    five = swapped_point(task, model)
+    risk = float(erf_location.unit_excess_risk(erf_location.constants(task, model), jnp.asarray(five)))
+    rates = tuple(-float(x) for x in _curvatures(task, model, five))
+    return FixedPoint(Overlaps.from_five(five), _kind(rates), risk, rates)
+
+
+@float64
+def oracle_point(task: SpikedSLR, model: KeyValueAttention) -> FixedPoint:
+    """The oracle k = k*, v = v* in the full space: a minimum, or a saddle at large scale."""
+    _pure_erf(task, model)
+    risk = float(erf_location.unit_excess_risk(erf_location.constants(task, model), jnp.asarray(ORACLE)))
+    rates = tuple(-float(x) for x in _curvatures(task, model, ORACLE))
+    return FixedPoint(Overlaps.from_five(ORACLE), _kind(rates), risk, rates)
+
+
+def _kind(rates: tuple[float, ...]) -> str:
+    """A rate counts as positive only above the rounding of the largest one."""
+    return "minimum" if max(rates) <= 1e-12 * max(1.0, abs(min(rates))) else "saddle"
+
+
+def _curvatures(task: SpikedSLR, model: KeyValueAttention, five: np.ndarray) -> np.ndarray:
+    """Eigenvalues of the Riemannian Hessian in the frame (k*, v*, k residual, v residual) and one more direction."""
+    rows = vectors_with_gram(Overlaps.from_five(five).gram())
+    k, v = np.append(rows[2], 0.0), np.append(rows[3], 0.0)
+    return _tangent_curvatures(erf_location.constants(task, model), k, v)
+
+
+def _tangent_curvatures(c: dict[str, float], k: np.ndarray, v: np.ndarray) -> np.ndarray:
+    hessian = np.asarray(_sphere_hessian(c, jnp.asarray(np.concatenate([k, v]))))
+    tangent = np.zeros((10, 8))
+    for rows, columns, vector in ((slice(0, 5), slice(0, 4), k), (slice(5, 10), slice(4, 8), v)):
+        tangent[rows, columns] = np.linalg.svd(vector[None])[2][1:].T
+    return np.linalg.eigvalsh(tangent.T @ hessian @ tangent)
+
+
+def _sphere_risk(c: dict[str, Any], x: Any) -> Any:
+    """The risk of normalised vectors: its Hessian on tangents at a stationary point is the Riemannian one."""
+    k, v = x[:5] / jnp.linalg.norm(x[:5]), x[5:] / jnp.linalg.norm(x[5:])
+    return erf_location.unit_excess_risk(c, jnp.stack([k[0], v[1], v[0], k[1], k @ v]))
+
+
+_sphere_hessian = jax.jit(jax.hessian(_sphere_risk, argnums=1))
+_unit_risk = jax.jit(erf_location.unit_excess_risk)
+
+
+def _with_scale(scale: float) -> KeyValueAttention:
+    return KeyValueAttention(Erf(scale=float(scale)), unit_norm=True)
+
+
+@float64
+def swapped_crossing(task: SpikedSLR) -> Estimate:
+    """eq:swapped-crossing. The scale below which the swapped minimum has a lower risk than the oracle.
+
+    The risk of the other tokens is the same on both, so the crossing does not depend on the length.
+    """
+    if task.snr == 0:
+        raise InvalidParameter(
+            f"{task!r}: snr must be > 0 (without a spike there is no oracle to compare with)."
+        )
+    one = task.replace(tokens=1)
+
+    def gap(scale: float) -> float:
+        model = _with_scale(scale)
+        c = erf_location.constants(one, model)
+        return float(_unit_risk(c, swapped_point(one, model))) - float(_unit_risk(c, ORACLE))
+
+    return _last_rise(gap, _SCALES / np.sqrt(task.snr))
+
+
+@float64
+def oracle_instability(task: SpikedSLR) -> Estimate:
+    r"""eq:oracle-instability. The scale above which the oracle is a saddle; infinite if there is none.
+
+    The root of the lowest curvature at the oracle. In the saturated regime it is
+    $\frac12\sqrt{4/(1 - \frac{(L-1)G}{snr + G})^2 - 1}$, which tends to $\sqrt3/2$.
+    """
+
+    def lowest(scale: float) -> float:
+        plane = _plane_hessian(erf_location.constants(task, _with_scale(scale)), jnp.zeros(2))
+        return float(np.linalg.eigvalsh(np.asarray(plane))[0])
+
+    return _last_rise(lambda scale: -lowest(scale), _SCALES)
+
+
+def _plane_risk(c: dict[str, Any], tilt: Any) -> Any:
+    """The risk near the oracle with k tilted by eta towards v* and v by theta towards k*."""
+    theta, eta = tilt
+    kappa, nu = jnp.sqrt(1 - eta**2), jnp.sqrt(1 - theta**2)
+    return erf_location.unit_excess_risk(c, jnp.stack([kappa, nu, theta, eta, kappa * theta + eta * nu]))
+
+
+_plane_hessian = jax.jit(jax.hessian(_plane_risk, argnums=1))
+
+
+def _last_rise(function: Any, grid: np.ndarray) -> Estimate:
+    """The root at the last change from negative to positive on the grid; infinite if there is none."""
+    values = np.array([function(x) for x in grid])
+    crossings = np.flatnonzero((values[:-1] < 0) & (values[1:] >= 0))
+    if len(crossings) == 0:
+        return Estimate(np.inf, 0.0)
+    i = crossings[-1]
+    root = optimize.brentq(function, grid[i], grid[i + 1], xtol=1e-15, rtol=1e-14)
+    return Estimate(float(root), 1e-11 * float(root))

@@ -1,0 +1,64 @@
+"""The verb `predict`: find the rule, run it in float64, refuse to hide a failure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from needlepoint.core.dispatch import find
+from needlepoint.core.errors import InvalidParameter, NotConverged
+from needlepoint.core.results import Prediction, Progress, silent
+from needlepoint.core.specs import Spec
+from needlepoint.numerics.precision import float64
+
+
+@dataclass(frozen=True)
+class Options:
+    """What every rule is given besides the three specs."""
+
+    seed: int = 0
+    tol: float | None = None
+    progress: Progress = silent
+
+
+@float64
+def predict(
+    task: Spec,
+    model: Spec | None,
+    learner: Spec,
+    *,
+    seed: int = 0,
+    tol: float | None = None,
+    throw: bool = True,
+    progress: Progress = silent,
+) -> Prediction:
+    """The answer of the theory; `model` may be None for BayesOptimal.
+
+    Raises NotConverged, with the prediction in `.result`, when its status is not CONVERGED; with
+    throw=False it is returned whatever its status. `seed` enters where the learner is random.
+    """
+    if tol is not None and not (math.isfinite(tol) and tol > 0):
+        raise InvalidParameter(f"predict(tol={tol}): tol must be > 0 and finite (it bounds the residual).")
+    for part, family, optional in (
+        (task, "task", False),
+        (model, "model", True),
+        (learner, "learner", False),
+    ):
+        if not (part is None and optional) and getattr(part, "family", None) != family:
+            raise InvalidParameter(f"predict({family}={part!r}): this is not a {family}.")
+    _load_rules()
+    prediction = find("predict", task, model, learner)(task, model, learner, Options(seed, tol, progress))
+    if throw and not prediction.status.ok:
+        notes = " ".join(prediction.notes)
+        raise NotConverged(
+            f"{prediction.status.name}: {prediction.status.sentence} {notes}".strip(), prediction
+        )
+    return prediction
+
+
+def _load_rules() -> None:
+    """Importing these modules fills the dispatch table."""
+    import needlepoint.theory.bayes
+    import needlepoint.theory.descent
+    import needlepoint.theory.population
+    import needlepoint.theory.sgd  # noqa: F401

@@ -1,0 +1,259 @@
+"""Online SGD on unit spheres, exact in law at a cost that does not depend on d."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import erf
+
+from needlepoint.channels.branches import classify
+from needlepoint.core.dispatch import rule
+from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.overlaps import Overlaps, vectors_with_gram
+from needlepoint.core.results import Prediction, Trajectory
+from needlepoint.core.trajectories import named, scale_at, summarise
+from needlepoint.learners import OnlineSGD, record_steps
+from needlepoint.models.attention import KeyValueAttention
+from needlepoint.tasks.single_location import SpikedSLR
+from needlepoint.theory import erf_location
+from needlepoint.theory.descent import require_erf
+from needlepoint.theory.predicting import Options
+from needlepoint.theory.starts import start_overlaps
+
+_BLOCK = 256  # most steps a compiled call makes
+_BUDGET = 4_000_000  # most normals drawn at once
+_TINY = 1e-150
+
+
+class Frame(NamedTuple):
+    r"""eq:sgd-frame. $k = (\kappa, \eta, k_3, 0)$ and $v = (\theta, \nu, v_3, v_4)$ in the frame $k^*, v^*$, residual of $k$,
+    residual of $v$; each an array over runs."""
+
+    kappa: Any
+    eta: Any
+    k3: Any
+    theta: Any
+    nu: Any
+    v3: Any
+    v4: Any
+
+    def five(self) -> Any:
+        rho = self.kappa * self.theta + self.eta * self.nu + self.k3 * self.v3
+        return jnp.stack([self.kappa, self.nu, self.theta, self.eta, rho])
+
+
+@rule("predict", SpikedSLR, KeyValueAttention, OnlineSGD)
+def predict_sgd(
+    task: SpikedSLR, model: KeyValueAttention, learner: OnlineSGD, options: Options
+) -> Prediction:
+    """Runs of eq:sgd-law; exact in law at the learner's d, with standard errors over the runs."""
+    activation = require_erf(model, learner)
+    length, d = task.fixed_length, learner.d
+    assert d is not None
+    if length is None:
+        raise InvalidParameter(f"{task!r}: OnlineSGD needs a fixed length; give tokens as a whole number.")
+    starts = start_overlaps(learner, options.seed)
+    frames = [_frame_of(starts[:, i]) for i in range(starts.shape[1])]
+    state = Frame(*(jnp.asarray(x) for x in np.array(frames).T))
+    runs = len(frames)
+    c = erf_location.constants(task, model)
+    draw = _Noise(learner.batch, length, d, runs, options.seed)
+    longest = min(learner.record_every, learner.steps)
+    block = min(_BLOCK, 1 << (longest - 1).bit_length(), max(1, _BUDGET // draw.normals_a_step))
+    marks = record_steps(learner.steps, learner.record_every)
+    history, done = [np.asarray(state.five())], 0
+    for mark in marks[1:]:
+        while done < mark:
+            count = min(block, mark - done)
+            noise = draw(block, count)
+            state = _advance(
+                learner.batch, c, state, float(done), count, learner.lr, learner.schedule, *noise
+            )
+            done += count
+        history.append(np.asarray(state.five()))
+        options.progress(done / learner.steps)
+    paths = np.stack(history, axis=-1)  # (5, runs, records)
+    scales = scale_at(activation.scale or 0.0, learner.schedule, marks)
+    risk = np.asarray(_risks({**c, "scale": scales}, paths))
+    final = model.replace(activation=activation.replace(scale=float(scales[-1])))
+    ends = tuple(classify(task, final, paths[:, run, -1]) for run in range(runs))
+    trajectory = Trajectory(np.array(marks), scales, named(paths), risk, ends)
+    return Prediction(
+        task,
+        model,
+        learner,
+        **summarise(trajectory, task.noise_var),
+        branch=ends[0] if len(set(ends)) == 1 else None,
+        resolved=(task, model, learner),
+        exact=True,
+        seed=options.seed,
+    )
+
+
+_risks = jax.jit(erf_location.unit_excess_risk)
+
+
+def _frame_of(five: np.ndarray) -> tuple[float, ...]:
+    rows = vectors_with_gram(Overlaps.from_five(five).gram())
+    k, v = rows[2], rows[3]
+    return (k[0], k[1], k[2], v[0], v[1], v[2], v[3])
+
+
+class _Noise:
+    """The random numbers of a block of steps, runs last: NumPy draws them several times faster than XLA."""
+
+    def __init__(self, batch: int, length: int, d: int, runs: int, seed: int):
+        self.rng = np.random.Generator(np.random.SFC64([seed, 3]))
+        self.shapes = ((2, batch, length - 1, runs), (4, batch, runs), (batch, runs), (9, runs))
+        self.degrees, self.runs = (d - 4, d - 5), runs
+        self.normals_a_step = sum(int(np.prod(s)) for s in self.shapes)
+
+    def __call__(self, block: int, count: int) -> tuple[np.ndarray, ...]:
+        """Arrays with `block` leading rows of which the first `count` are drawn."""
+        drawn = []
+        for shape in self.shapes:
+            x = np.empty((block, *shape))
+            self.rng.standard_normal(out=x[:count])
+            drawn.append(x)
+        chi = np.empty((block, 2, self.runs))
+        for i, degree in enumerate(self.degrees):
+            chi[:count, i] = np.sqrt(self.rng.chisquare(degree, (count, self.runs)))
+        return (*drawn, chi)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _advance(
+    batch: int,
+    c: dict[str, Any],
+    state: Frame,
+    done: Any,
+    count: Any,
+    lr: Any,
+    schedule: Any,
+    others: Any,
+    relevant: Any,
+    label: Any,
+    frame: Any,
+    chi: Any,
+) -> Frame:
+    def step(i: Any, state: Frame) -> Frame:
+        at = {**c, "scale": c["scale"] / (1 + schedule * (done + i))}
+        return sgd_step(batch, at, state, lr, others[i], relevant[i], label[i], frame[i], chi[i])
+
+    return jax.lax.fori_loop(0, count, step, state)
+
+
+def sgd_step(
+    batch: int,
+    c: dict[str, Any],
+    state: Frame,
+    lr: Any,
+    others: Any,
+    relevant: Any,
+    label: Any,
+    frame: Any,
+    chi: Any,
+) -> Frame:
+    r"""eq:sgd-law. One step of SGD on the unit spheres, in law.
+
+    A token enters through $a = r\sigma'(k\cdot x)(v\cdot x)$ and $c = r\sigma(k\cdot x)$ with $r = \frac2B(f - y)$: the gradients are
+    $\sum ax$ and $\sum cx$. Other tokens need only $(k\cdot x, v\cdot x)$; relevant ones their four frame coordinates. What
+    is orthogonal to those is Gaussian given the weights, with the 2 x 2 covariance $\Sigma = \sum s^2(a, c)(a, c)^\top$ in
+    every coordinate: inside the frame it is drawn, outside its Gram matrix is Wishart with d - 4 degrees (Bartlett).
+    """
+    # notation: arrays are (coordinate, batch, token, run); A_x, C_x sums of a x and c x
+    scale, m, gamma = c["scale"], jnp.sqrt(c["task.snr"]), c["task.relevant_std"]
+    zero = jnp.zeros_like(state.kappa)
+    k = jnp.stack([state.kappa, state.eta, state.k3, zero])
+    v = jnp.stack([state.theta, state.nu, state.v3, state.v4])
+    rho = jnp.sum(k * v, axis=0)
+    v_rest = v - rho * k
+    v_rest_norm = jnp.sqrt(jnp.sum(v_rest**2, axis=0))
+    unit_rest = v_rest / jnp.maximum(v_rest_norm, _TINY)
+
+    def weight(score: Any) -> tuple[Any, Any]:
+        inside = scale * score + c["shift"]
+        return c["offset"] + erf(inside), scale * (2 / np.sqrt(np.pi)) * jnp.exp(-inside * inside)
+
+    x_relevant = (gamma * relevant).at[0].add(m)
+    key_relevant, value_relevant = _dot(k, x_relevant), _dot(v, x_relevant)
+    w_relevant, dw_relevant = weight(key_relevant)
+    key_other = others[0]
+    value_other = rho * others[0] + v_rest_norm * others[1]
+    w_other, dw_other = weight(key_other)
+
+    output = w_relevant * value_relevant + jnp.sum(w_other * value_other, axis=1)
+    r = (2 / batch) * (output - x_relevant[1] - c["task.noise"] * label)
+    a_relevant, c_relevant = r * dw_relevant * value_relevant, r * w_relevant
+    a_other, c_other = r[:, None] * dw_other * value_other, r[:, None] * w_other
+
+    # the part of the other tokens outside span(k, v), inside the frame
+    l11, l21, l22 = _cholesky(
+        jnp.sum(a_other**2, axis=(0, 1)),
+        jnp.sum(a_other * c_other, axis=(0, 1)),
+        jnp.sum(c_other**2, axis=(0, 1)),
+    )
+    first, second = (_without(p, k, unit_rest) for p in (frame[0:4], frame[4:8]))
+    along_k, along_rest = others
+    grad_k = (
+        jnp.sum(a_relevant * x_relevant, axis=1)
+        + jnp.sum(a_other * along_k, axis=(0, 1)) * k
+        + jnp.sum(a_other * along_rest, axis=(0, 1)) * unit_rest
+        + l11 * first
+    )
+    grad_v = (
+        jnp.sum(c_relevant * x_relevant, axis=1)
+        + jnp.sum(c_other * along_k, axis=(0, 1)) * k
+        + jnp.sum(c_other * along_rest, axis=(0, 1)) * unit_rest
+        + l21 * first
+        + l22 * second
+    )
+    # all tokens outside the frame: two more directions
+    l11, l21, l22 = _cholesky(
+        jnp.sum(a_other**2, axis=(0, 1)) + gamma**2 * jnp.sum(a_relevant**2, axis=0),
+        jnp.sum(a_other * c_other, axis=(0, 1)) + gamma**2 * jnp.sum(a_relevant * c_relevant, axis=0),
+        jnp.sum(c_other**2, axis=(0, 1)) + gamma**2 * jnp.sum(c_relevant**2, axis=0),
+    )
+    outside_k = l11 * chi[0]
+    outside_v = (l21 * chi[0] + l22 * frame[8], l22 * chi[1])
+
+    k_new = k - lr * (grad_k - jnp.sum(grad_k * k, axis=0) * k)
+    v_new = v - lr * (grad_v - jnp.sum(grad_v * v, axis=0) * v)
+    k_new = _normalise(jnp.concatenate([k_new, jnp.stack([-lr * outside_k, zero])]))
+    v_new = _normalise(jnp.concatenate([v_new, jnp.stack([-lr * outside_v[0], -lr * outside_v[1]])]))
+    return _rotate(k_new, v_new)
+
+
+def _dot(vector: Any, x: Any) -> Any:
+    return jnp.sum(vector[:, None] * x, axis=0)
+
+
+def _without(p: Any, *directions: Any) -> Any:
+    for unit in directions:
+        p = p - jnp.sum(p * unit, axis=0) * unit
+    return p
+
+
+def _cholesky(aa: Any, ac: Any, cc: Any) -> tuple[Any, Any, Any]:
+    """Lower factor of [[aa, ac], [ac, cc]]; the 0/0 at aa = 0 is 0."""
+    l11 = jnp.sqrt(aa)
+    l21 = ac / jnp.maximum(l11, _TINY)
+    return l11, l21, jnp.sqrt(jnp.maximum(cc - l21**2, 0.0))
+
+
+def _normalise(x: Any) -> Any:
+    return x / jnp.sqrt(jnp.sum(x * x, axis=0))
+
+
+def _rotate(k: Any, v: Any) -> Frame:
+    """The frame coordinates of new vectors: the residual of k first, then that of v."""
+    k_rest, v_rest = k[2:], v[2:]
+    k3 = jnp.sqrt(jnp.sum(k_rest**2, axis=0))
+    unit = k_rest / jnp.maximum(k3, _TINY)
+    v3 = jnp.sum(unit * v_rest, axis=0)
+    v4 = jnp.sqrt(jnp.sum((v_rest - v3 * unit) ** 2, axis=0))
+    return Frame(k[0], k[1], k3, v[0], v[1], v3, v4)

@@ -1,0 +1,34 @@
+"""Where descent and SGD start, as overlaps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from needlepoint.learners import OnlineSGD, ProjectedDescent
+
+
+def start_overlaps(learner: ProjectedDescent | OnlineSGD, seed: int) -> np.ndarray:
+    r"""eq:starts. (5, runs) overlaps (kappa, nu, theta, eta, rho).
+
+    "sphere": k and v independent and uniform. "manifold": k uniform orthogonal to $v^*$, then v uniform
+    orthogonal to $k^*$ and k, so that kappa and nu alone differ from zero.
+    """
+    if not isinstance(learner.start, str):
+        many = learner.start if isinstance(learner.start, tuple) else (learner.start,)
+        copies = learner.runs or 1
+        return np.repeat(np.stack([o.five() for o in many], axis=1), copies, axis=1)
+    d, runs = learner.d, learner.runs
+    assert d is not None
+    assert runs is not None
+    rng = np.random.default_rng([seed, 2])
+    if learner.start == "sphere":
+        k, v = _uniform(rng, runs, d), _uniform(rng, runs, d)
+        return np.stack([k[:, 0], v[:, 1], v[:, 0], k[:, 1], np.sum(k * v, axis=1)])
+    # k lives in d - 1 dimensions that contain k*; v in d - 2 dimensions that contain v*
+    zero = np.zeros(runs)
+    return np.stack([_uniform(rng, runs, d - 1)[:, 0], _uniform(rng, runs, d - 2)[:, 0], zero, zero, zero])
+
+
+def _uniform(rng: np.random.Generator, runs: int, d: int) -> np.ndarray:
+    x = rng.standard_normal((runs, d))
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
