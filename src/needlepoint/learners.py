@@ -52,9 +52,7 @@ class Descent(Spec):
                 )
             many = start if isinstance(start, tuple) else (start,)
             if any(abs(o.key_sq - 1) > 1e-12 or abs(o.value_sq - 1) > 1e-12 for o in many):
-                raise InvalidParameter(
-                    f"{name}(start=...): key_sq and value_sq must be 1 (projection to the sphere)."
-                )
+                raise InvalidParameter(f"{name}(start=...): key_sq and value_sq must be 1 (projection to the sphere).")
             return
         if d is None or runs is None:
             raise InvalidParameter(
@@ -96,16 +94,12 @@ class OnlineSGD(Descent):
     start: Any = nested("overlaps", words=("sphere", "manifold"), many=True)
     schedule: float = real(lo=0.0, default=0.0, why=_SCHEDULE)
     record_every: int = count(lo=1, default=1)
-    d: int | None = count(
-        lo=6, free=True, default=None, why="the Wishart law of a step needs d - 5 >= 1 directions"
-    )
+    d: int | None = count(lo=6, free=True, default=None, why="the Wishart law of a step needs d - 5 >= 1 directions")
     runs: int | None = count(lo=1, free=True, default=None)
 
     def check(self) -> None:
         if self.d is None:
-            raise InvalidParameter(
-                "OnlineSGD(d=None): d is needed (the noise of a step depends on it); d >= 6."
-            )
+            raise InvalidParameter("OnlineSGD(d=None): d is needed (the noise of a step depends on it); d >= 6.")
         super().check()
 
 

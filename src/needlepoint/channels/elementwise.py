@@ -42,11 +42,9 @@ def token_moments(
     )
 
 
-def excess_risk(
-    sigma: Callable[[Any], Any], law: Mapping[str, Any], overlaps: Sequence[Any], nodes: int
-) -> Any:
-    r"""eq:elementwise-risk. $R = \gamma^2 - 2E[z^*F] + E[F^2] + E[L-1](E F_o^2 + 2 E F\,E F_o) + E[(L-1)(L-2)](E F_o)^2$,
-    with $F$ of the relevant token and $F_o$ of another one.
+def excess_risk(sigma: Callable[[Any], Any], law: Mapping[str, Any], overlaps: Sequence[Any], nodes: int) -> Any:
+    r"""eq:elementwise-risk. $R = \gamma^2 - 2E[z^*F] + E[F^2] + E[L-1](EF_o^2 + 2EF\,EF_o)
+    + E[(L-1)(L-2)](EF_o)^2$, with $F$ of the relevant token and $F_o$ of another one.
 
     `law` has task.snr, task.relevant_std, task.others, task.pairs (see SpikedSLR.length_moments).
     """

@@ -7,14 +7,14 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.jsonio import plain
-from needlepoint.core.results import Measurement, Prediction
+from needlepoint.core.results import Measurement, Prediction, Result
 
 
 @dataclass(frozen=True)
@@ -146,17 +146,21 @@ def _overlap_pairs(
     """Overlaps where both sides have them with an error (a chosen overlap is not a comparison)."""
     if prediction.overlaps is None or not prediction.overlaps_error:
         return {}
-    kind = "stderr" if any(e.kind == "stderr" for e in prediction.metrics.values()) else "numerical"
     pairs = {}
     for name, value in prediction.overlaps.items():
         having = [m for m in measurements if m.overlaps is not None and name in m.overlaps_error]
         if name in prediction.overlaps_error and having:
-            predicted = Estimate(value, prediction.overlaps_error[name], kind)
+            predicted = Estimate(value, prediction.overlaps_error[name], _kind(prediction))
             pairs[name] = (
                 predicted,
-                [(m, Estimate(getattr(m.overlaps, name), m.overlaps_error[name], "stderr")) for m in having],
+                [(m, Estimate(getattr(m.overlaps, name), m.overlaps_error[name], _kind(m))) for m in having],
             )
     return pairs
+
+
+def _kind(result: Result) -> Literal["numerical", "stderr"]:
+    """Overlaps carry the same kind of error as the metrics beside them."""
+    return "stderr" if any(e.kind == "stderr" for e in result.metrics.values()) else "numerical"
 
 
 def z_score(predicted: Estimate, measured: Estimate, repeats: int) -> float:

@@ -36,9 +36,9 @@ def find(verb: str, task: Spec, model: Spec | None, learner: Spec) -> Callable[.
     asked = (type(task), type(model), type(learner))
     orders = [sum(distance) for distance in itertools.product(*(range(len(_lineage(t))) for t in asked))]
     lineages = itertools.product(*(_lineage(t) for t in asked))
-    for _, types in sorted(zip(orders, lineages, strict=True), key=lambda pair: pair[0]):
-        if (verb, *types) in _RULES:
-            return _RULES[(verb, *types)]
+    for _, (a, b, c) in sorted(zip(orders, lineages, strict=True), key=lambda pair: pair[0]):
+        if (verb, a, b, c) in _RULES:
+            return _RULES[verb, a, b, c]
     raise NoTheory(_miss(verb, asked))
 
 

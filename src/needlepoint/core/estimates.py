@@ -29,8 +29,7 @@ class Estimate:
         object.__setattr__(self, "error", float(self.error))
         if self.kind not in ("numerical", "stderr"):
             raise InvalidParameter(
-                f"Estimate(kind={self.kind!r}): kind must be 'numerical' (a bound) or 'stderr' "
-                "(one standard error)."
+                f"Estimate(kind={self.kind!r}): kind must be 'numerical' (a bound) or 'stderr' (one standard error)."
             )
         if self.error < 0:
             raise InvalidParameter(f"Estimate(error={self.error}): error must be >= 0 (it is a size).")

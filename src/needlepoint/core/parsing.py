@@ -110,9 +110,7 @@ def read_spec_file(path: Path) -> dict[str, Any]:
     return document
 
 
-def combine(
-    document: dict[str, Any], given: dict[str, str | None], changes: list[str]
-) -> dict[str, Spec | None]:
+def combine(document: dict[str, Any], given: dict[str, str | None], changes: list[str]) -> dict[str, Spec | None]:
     """The three specs from a file, overridden by options, overridden by `path=value` changes."""
     parts: dict[str, Spec | None] = {}
     unknown = [k for k in document if k not in PARTS]

@@ -11,7 +11,7 @@ import difflib
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Self, TypeGuard, TypeVar, dataclass_transform
 
 from needlepoint.core.errors import InvalidParameter, UnknownName
 from needlepoint.core.jsonio import canonical, number
@@ -62,7 +62,7 @@ class Real(Kind):
         if isinstance(value, str) and value in ("inf", "-inf"):
             value = float(value)
         try:
-            if isinstance(value, (bool, str, bytes)):
+            if value is None or isinstance(value, (bool, str, bytes)):
                 raise TypeError
             x = float(value)
         except (TypeError, ValueError):
@@ -86,8 +86,7 @@ class Count(Kind):
     def coerce(self, value: Any, where: str) -> int | None:
         if value is None and self.free:
             return None
-        ok = not isinstance(value, (bool, str)) and _is_whole(value) and int(value) >= self.lo
-        if not ok:
+        if not _is_whole(value) or int(value) < self.lo:
             none = ", or None" if self.free else ""
             raise InvalidParameter(refusal(where, value, f"a whole number >= {self.lo}{none}", self.why))
         return int(value)
@@ -112,9 +111,7 @@ class Choice(Kind):
         if value not in self.options:
             near = difflib.get_close_matches(str(value), self.options, n=1)
             hint = f"did you mean {near[0]!r}?" if near else self.why
-            raise InvalidParameter(
-                refusal(where, value, "one of " + ", ".join(map(repr, self.options)), hint)
-            )
+            raise InvalidParameter(refusal(where, value, "one of " + ", ".join(map(repr, self.options)), hint))
         return value
 
 
@@ -125,7 +122,7 @@ class Lengths(Kind):
     why: str = ""
 
     def coerce(self, value: Any, where: str) -> int | tuple[tuple[int, float], ...]:
-        if not isinstance(value, (bool, str)) and _is_whole(value):
+        if _is_whole(value):
             if int(value) < 1:
                 raise InvalidParameter(refusal(where, value, "a whole number >= 1", self.why))
             return int(value)
@@ -136,17 +133,13 @@ class Lengths(Kind):
                 refusal(where, value, "a whole number >= 1 or {length: probability, ...}", self.why)
             ) from None
         if any(not _is_whole(n) or int(n) < 1 for n, _ in pairs):
-            raise InvalidParameter(
-                refusal(where, value, "keyed by lengths that are whole and >= 1", self.why)
-            )
+            raise InvalidParameter(refusal(where, value, "keyed by lengths that are whole and >= 1", self.why))
         if len({n for n, _ in pairs}) < len(pairs):
             raise InvalidParameter(refusal(where, value, "keyed by distinct lengths", self.why))
         total = math.fsum(p for _, p in pairs)
         if not pairs or any(not p > 0 for _, p in pairs) or not math.isclose(total, 1.0, rel_tol=1e-9):
             raise InvalidParameter(
-                refusal(
-                    where, value, f"positive probabilities that sum to 1 (they sum to {total:g})", self.why
-                )
+                refusal(where, value, f"positive probabilities that sum to 1 (they sum to {total:g})", self.why)
             )
         if len(pairs) == 1:
             return int(pairs[0][0])
@@ -206,7 +199,9 @@ def refusal(where: str, value: Any, admissible: str, why: str = "") -> str:
     return f"{owner}({name}={shown}): {name} must be {admissible}{reason}."
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: Any) -> TypeGuard[int]:
+    if isinstance(value, (bool, str)):
+        return False
     try:
         return float(value) == int(value)
     except (TypeError, ValueError, OverflowError):

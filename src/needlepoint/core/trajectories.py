@@ -23,9 +23,7 @@ def named(five: np.ndarray) -> dict[str, np.ndarray]:
     return dict(zip(FIVE, np.asarray(five, dtype=float), strict=True))
 
 
-def summarise(
-    trajectory: Trajectory, noise_var: float, numerical: dict[str, float] | None = None
-) -> dict[str, Any]:
+def summarise(trajectory: Trajectory, noise_var: float, numerical: dict[str, float] | None = None) -> dict[str, Any]:
     """Metrics and mean overlaps at the last record, as keyword arguments of a result.
 
     The errors are standard errors over runs; where `numerical` gives errors by name (deterministic

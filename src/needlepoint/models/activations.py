@@ -11,12 +11,14 @@ from typing import Any, ClassVar, Literal
 
 from needlepoint.core.specs import Spec, lower, real, spec
 
+Form = Literal["elementwise", "kernel", "general"]
+
 
 class Activation(Spec):
     """Base of activations. `weights` takes the constants apart from the spec, so that they can be traced."""
 
     family: ClassVar[str] = "activation"
-    form: ClassVar[Literal["elementwise", "kernel", "general"]]
+    form: ClassVar[Form]
 
     @staticmethod
     def weights(scores: Any, constants: Mapping[str, Any]) -> Any:
@@ -31,7 +33,7 @@ class Activation(Spec):
 class Erf(Activation):
     """offset + erf(scale * score + shift), element-wise. A constant given as None is free."""
 
-    form: ClassVar[Literal["elementwise"]] = "elementwise"
+    form: ClassVar[Form] = "elementwise"
 
     scale: float | None = real(
         lo=0.0, open_lo=True, free=True, default=1.0, why="it multiplies the score; its sign is the key's"
@@ -50,7 +52,7 @@ class Erf(Activation):
 class Linear(Activation):
     """1 + score, element-wise."""
 
-    form: ClassVar[Literal["elementwise"]] = "elementwise"
+    form: ClassVar[Form] = "elementwise"
 
     @staticmethod
     def weights(scores: Any, constants: Mapping[str, Any]) -> Any:
@@ -61,7 +63,7 @@ class Linear(Activation):
 class Softmax(Activation):
     """exp(score) over its sum."""
 
-    form: ClassVar[Literal["kernel"]] = "kernel"
+    form: ClassVar[Form] = "kernel"
 
     @staticmethod
     def weights(scores: Any, constants: Mapping[str, Any]) -> Any:
@@ -74,7 +76,7 @@ class Softmax(Activation):
 class Softplus(Activation):
     """log(1 + exp(score)) over its sum, without an offset."""
 
-    form: ClassVar[Literal["kernel"]] = "kernel"
+    form: ClassVar[Form] = "kernel"
 
     @staticmethod
     def weights(scores: Any, constants: Mapping[str, Any]) -> Any:

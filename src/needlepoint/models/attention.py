@@ -23,11 +23,7 @@ class KeyValueAttention(Spec):
 
     def free_constants(self) -> list[str]:
         """The activation's constants that are None, to be chosen by Population()."""
-        return [
-            name
-            for name in self.activation.to_json()
-            if name != "type" and getattr(self.activation, name) is None
-        ]
+        return [name for name in self.activation.to_json() if name != "type" and getattr(self.activation, name) is None]
 
     def __call__(self, x: Any, key: Any, value: Any) -> Any:
         """Predictions (n,) for sequences x (n, tokens, d)."""

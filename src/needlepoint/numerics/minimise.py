@@ -38,9 +38,7 @@ def minimise(
     constant (norms, rotations of a frame) are left alone; a step that raises the value is refused.
     """
     ends = [
-        optimize.minimize(
-            value_and_grad, x0, jac=True, method="BFGS", options={"gtol": 1e-10, "maxiter": 2000}
-        )
+        optimize.minimize(value_and_grad, x0, jac=True, method="BFGS", options={"gtol": 1e-10, "maxiter": 2000})
         for x0 in starts
     ]
     ends.sort(key=lambda end: end.fun if np.isfinite(end.fun) else np.inf)
@@ -63,9 +61,6 @@ def minimise(
 
 def _hessian(value_and_grad: ValueAndGrad, x: np.ndarray, step: float = 1e-5) -> np.ndarray:
     """Central differences of the gradient: good to 1e-10, all that a contraction to its zero needs."""
-    rows = [
-        (value_and_grad(x + step * e)[1] - value_and_grad(x - step * e)[1]) / (2 * step)
-        for e in np.eye(len(x))
-    ]
+    rows = [(value_and_grad(x + step * e)[1] - value_and_grad(x - step * e)[1]) / (2 * step) for e in np.eye(len(x))]
     hessian = np.array(rows)
     return (hessian + hessian.T) / 2

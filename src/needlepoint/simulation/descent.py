@@ -13,6 +13,7 @@ from needlepoint.channels import elementwise
 from needlepoint.channels.branches import classify
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import NoTheory
+from needlepoint.core.overlaps import FIVE
 from needlepoint.core.results import Measurement, Trajectory
 from needlepoint.core.specs import lower
 from needlepoint.core.trajectories import named, scale_at, summarise
@@ -49,7 +50,19 @@ def simulate_descent(
         at = {**law, "scale": float(scale_at(law["scale"], learner.schedule, mark))}
         risks.append(np.asarray(_risk(Erf, nodes, at, state)))
         options.progress(done / learner.steps)
-    return trajectory_measurement(task, model, learner, options, marks, history, np.stack(risks, axis=-1))
+    risk = np.stack(risks, axis=-1)
+    numerical = None if isinstance(learner.start, str) else rounding_errors(history[-1], risk[:, -1], options.repeats)
+    return trajectory_measurement(task, model, learner, options, marks, history, risk, numerical)
+
+
+def rounding_errors(five: np.ndarray, risk: np.ndarray, repeats: int) -> dict[str, float]:
+    """Deterministic runs differ by rounding alone: eight times the spread of a start's repeats, and 1e-12."""
+    rows = np.concatenate([five, risk[None]]).reshape(6, -1, repeats)
+    spread = np.ptp(rows, axis=2).max(axis=1)
+    sizes = np.maximum(1.0, np.abs(rows).max(axis=(1, 2)))
+    return {
+        name: float(8 * s + 1e-12 * size) for name, s, size in zip((*FIVE, "excess_risk"), spread, sizes, strict=True)
+    }
 
 
 def quadrature_nodes(steepness: float) -> int:
@@ -65,6 +78,7 @@ def trajectory_measurement(
     marks: list[int],
     history: list[np.ndarray],
     risk: np.ndarray,
+    numerical: dict[str, float] | None = None,
 ) -> Measurement:
     """The recorded overlaps (records of (5, runs)) and risks (runs, records) as a Measurement."""
     activation = model.activation
@@ -79,7 +93,7 @@ def trajectory_measurement(
         task,
         model,
         learner,
-        **summarise(trajectory, task.noise_var),
+        **summarise(trajectory, task.noise_var, numerical),
         branch=ends[0] if len(set(ends)) == 1 else None,
         d=options.d,
         repeats=runs,
@@ -111,7 +125,8 @@ def _advance(
     lr: Any,
     schedule: Any,
 ) -> Any:
-    r"""eq:pgd. $k^+ = \mathrm{normalize}(k - \ell(I - kk^\top)\nabla_kR)$, same for $v$, both gradients at the old point."""
+    r"""eq:pgd. $k^+ = \mathrm{normalize}(k - \ell(I - kk^\top)\nabla_kR)$, same for $v$,
+    both gradients at the old point."""
     k_star, v_star, k, v = vectors
 
     def total(k: Any, v: Any, at: dict[str, Any]) -> Any:

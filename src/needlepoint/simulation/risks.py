@@ -26,9 +26,7 @@ _CHUNK = 4_000_000
 
 
 @rule("simulate", SpikedSLR, KeyValueAttention, Population)
-def simulate_attention(
-    task: SpikedSLR, model: KeyValueAttention, learner: Population, options: Options
-) -> Measurement:
+def simulate_attention(task: SpikedSLR, model: KeyValueAttention, learner: Population, options: Options) -> Measurement:
     """The risk of attention at given overlaps, each repeat with fresh vectors of those overlaps."""
     if options.overlaps is None:
         raise InvalidParameter(
@@ -54,9 +52,7 @@ def simulate_attention(
 def simulate_bayes(task: SpikedSLR, model: None, learner: BayesOptimal, options: Options) -> Measurement:
     """The risk of the posterior mean with known teachers, from the vectors themselves."""
     if learner.alpha is not None:
-        raise NoTheory(
-            f"no simulation of BayesOptimal(alpha={learner.alpha:g}) on SpikedSLR; alpha=None has one."
-        )
+        raise NoTheory(f"no simulation of BayesOptimal(alpha={learner.alpha:g}) on SpikedSLR; alpha=None has one.")
     teachers = frames(np.random.default_rng([options.seed, 5]), options.repeats, options.d, 2)
 
     def errors(key: Any, repeat: int, n: int, length: int) -> Any:
@@ -66,9 +62,7 @@ def simulate_bayes(task: SpikedSLR, model: None, learner: BayesOptimal, options:
 
 
 @rule("simulate", SpikedSLR, LinearRegression, Population)
-def simulate_linear(
-    task: SpikedSLR, model: LinearRegression, learner: Population, options: Options
-) -> Measurement:
+def simulate_linear(task: SpikedSLR, model: LinearRegression, learner: Population, options: Options) -> Measurement:
     """Least squares on all coordinates and an intercept, by as many sequences as it takes.
 
     With n sequences and p weights the training error is low by p/n and the test error high by p/n; their
@@ -76,9 +70,7 @@ def simulate_linear(
     """
     length = task.fixed_length
     if length is None:
-        raise InvalidParameter(
-            f"{task!r}: LinearRegression needs a fixed length; give tokens as a whole number."
-        )
+        raise InvalidParameter(f"{task!r}: LinearRegression needs a fixed length; give tokens as a whole number.")
     p = length * options.d + 1
     n = max(options.samples, 400 * p)
     if n * p > 2e9:
@@ -194,8 +186,6 @@ def _bayes_error(n: int, length: int, law: dict[str, Any], key: Any, k_star: Any
     """(y - E[y | X])^2 with the posterior of the place from the two densities of a token."""
     x, y, _ = sample_spiked(key, k_star, v_star, n, length, **law)
     spike = jnp.sqrt(law["snr"]) * k_star
-    log_ratio = (
-        -jnp.sum((x - spike) ** 2, axis=-1) / (2 * law["relevant_std"] ** 2) + jnp.sum(x**2, axis=-1) / 2
-    )
+    log_ratio = -jnp.sum((x - spike) ** 2, axis=-1) / (2 * law["relevant_std"] ** 2) + jnp.sum(x**2, axis=-1) / 2
     posterior = jax.nn.softmax(log_ratio, axis=-1)
     return (y - jnp.sum(posterior * (x @ v_star), axis=-1)) ** 2

@@ -25,9 +25,7 @@ from needlepoint.tasks.single_location import SpikedSLR, sample_spiked
 
 
 @rule("simulate", SpikedSLR, KeyValueAttention, OnlineSGD)
-def simulate_sgd(
-    task: SpikedSLR, model: KeyValueAttention, learner: OnlineSGD, options: Options
-) -> Measurement:
+def simulate_sgd(task: SpikedSLR, model: KeyValueAttention, learner: OnlineSGD, options: Options) -> Measurement:
     """eq:sgd. The gradient of the mean squared error of a batch of sequences, by automatic differentiation."""
     activation = model.activation
     if not isinstance(activation, Erf) or not model.unit_norm:
@@ -45,9 +43,7 @@ def simulate_sgd(
     history, done = [vectors.five()], 0
     sizes = (type(activation), learner.batch, length)
     for mark in marks[1:]:
-        k, v = _advance(
-            *sizes, law, constants, state, keys, float(done), mark - done, learner.lr, learner.schedule
-        )
+        k, v = _advance(*sizes, law, constants, state, keys, float(done), mark - done, learner.lr, learner.schedule)
         state, done = (*state[:2], k, v), mark
         vectors = vectors._replace(k=np.asarray(k), v=np.asarray(v))
         history.append(vectors.five())
@@ -94,7 +90,7 @@ def _advance(
         weights = activation.weights(x @ k, {**constants, "scale": scale})
         return jnp.mean((y - jnp.sum(weights * (x @ v), axis=-1)) ** 2)
 
-    def one(key: Any, k_star: Any, v_star: Any, k: Any, v: Any, t: Any) -> Any:
+    def one(t: Any, key: Any, k_star: Any, v_star: Any, k: Any, v: Any) -> Any:
         scale = constants["scale"] / (1 + schedule * t)
         x, y, _ = sample_spiked(jax.random.fold_in(key, t), k_star, v_star, batch, length, **law)
         grad_k, grad_v = jax.grad(loss, argnums=(0, 1))(k, v, x, y, scale)
@@ -102,6 +98,6 @@ def _advance(
 
     def step(i: Any, weights: Any) -> Any:
         t = done.astype(jnp.int64) + i
-        return jax.vmap(one, in_axes=(0, 0, 0, 0, 0, None))(keys, k_star, v_star, *weights, t)
+        return jax.vmap(functools.partial(one, t))(keys, k_star, v_star, *weights)
 
     return jax.lax.fori_loop(0, count, step, (k, v))

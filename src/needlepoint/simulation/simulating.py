@@ -55,9 +55,7 @@ def simulate(
             raise InvalidParameter(f"simulate({family}={part!r}): this is not a {family}.")
     wanted = getattr(learner, "d", None)
     if wanted is not None and wanted != d:
-        raise InvalidParameter(
-            f"simulate(d={d}): {type(learner).__name__} says d={wanted}; the two must agree."
-        )
+        raise InvalidParameter(f"simulate(d={d}): {type(learner).__name__} says d={wanted}; the two must agree.")
     free = getattr(model, "free_constants", list)()
     if free:
         raise InvalidParameter(

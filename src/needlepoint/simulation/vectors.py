@@ -41,9 +41,7 @@ def with_overlaps(rng: np.random.Generator, overlaps: Overlaps, runs: int, d: in
     coordinates = vectors_with_gram(overlaps.gram())
     used = [i for i in range(4) if np.any(coordinates[:, i] != 0.0)]
     if d < len(used):
-        raise InvalidParameter(
-            f"simulate(d={d}): d must be >= {len(used)} to hold vectors with {overlaps!r}."
-        )
+        raise InvalidParameter(f"simulate(d={d}): d must be >= {len(used)} to hold vectors with {overlaps!r}.")
     basis = frames(rng, runs, d, len(used))
     return Vectors(*(np.einsum("i,rid->rd", row, basis) for row in coordinates[:, used]))
 

@@ -62,9 +62,7 @@ def _at_dimension(task: SpikedSLR, d: int, seed: int) -> tuple[Estimate, tuple[s
         value = sum(p * e.value for p, e in sampled)
         error = math.sqrt(sum((p * e.error) ** 2 for p, e in sampled))
         if error < 0.1 * value:
-            return Estimate(value, error, "stderr"), (
-                "the Bayes risk is a Monte Carlo mean over the fields.",
-            )
+            return Estimate(value, error, "stderr"), ("the Bayes risk is a Monte Carlo mean over the fields.",)
     note = f"the Bayes excess risk lies between 0 and {bound:.3g}; the value given is this bound."
     return Estimate(bound, bound), (note,) if lengths else ()
 

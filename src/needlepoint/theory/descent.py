@@ -60,9 +60,7 @@ def predict_descent(
         chunk = np.diff(marks[i : i + _RECORDS + 1])
         lengths = np.zeros(_RECORDS, dtype=np.int64)
         lengths[: len(chunk)] = chunk
-        state, (chunk_states, chunk_risks) = _advance(
-            c, state, float(marks[i]), lengths, learner.lr, learner.schedule
-        )
+        state, (chunk_states, chunk_risks) = _advance(c, state, float(marks[i]), lengths, learner.lr, learner.schedule)
         states += list(np.asarray(chunk_states)[: len(chunk)])
         risks += list(np.asarray(chunk_risks)[: len(chunk)])
         options.progress(marks[i + len(chunk)] / learner.steps)
@@ -138,9 +136,7 @@ def descent_step(c: dict[str, Any], five: Any, lr: Any) -> Any:
     square_v = R_nu**2 + R_theta**2 + r**2 + 2 * r * (R_nu * eta + R_theta * kappa)
     norm_k = jnp.sqrt(1 + lr**2 * (square_k - radial_k**2))
     norm_v = jnp.sqrt(1 + lr**2 * (square_v - radial_v**2))
-    both = (
-        R_kappa * R_theta + R_eta * R_nu + r * (R_kappa * kappa + R_eta * eta + R_nu * nu + R_theta * theta)
-    )
+    both = R_kappa * R_theta + R_eta * R_nu + r * (R_kappa * kappa + R_eta * eta + R_nu * nu + R_theta * theta)
     both = both + r**2 * rho
     k_on_grad_v = R_nu * eta + R_theta * kappa + r
     v_on_grad_k = R_kappa * theta + R_eta * nu + r

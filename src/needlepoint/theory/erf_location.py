@@ -64,16 +64,14 @@ def excess_risk(c: Mapping[str, Any], overlaps: Sequence[Any]) -> Any:
     b = weight_moments(jnp.zeros_like(norm), norm, c)
 
     label = G * (1 - 2 * nu * a.s1 - 2 * m * theta * eta * a.ds1 - 2 * G * eta * rho * a.dds1)
-    relevant = (
-        (m**2 * theta**2 + G * value_sq) * a.s2 + 2 * G * m * theta * rho * a.ds2 + G**2 * rho**2 * a.dds2
-    )
+    relevant = (m**2 * theta**2 + G * value_sq) * a.s2 + 2 * G * m * theta * rho * a.ds2 + G**2 * rho**2 * a.dds2
     mean_other = rho * b.ds1
     mean_relevant = m * theta * a.s1 + G * rho * a.ds1
     others = value_sq * b.s2 + rho**2 * b.dds2 + 2 * mean_other * mean_relevant
     return label + relevant + c["task.others"] * others + c["task.pairs"] * mean_other**2
 
 
-def unit_excess_risk(c: Mapping[str, Any], five: Sequence[Any]) -> Any:
+def unit_excess_risk(c: Mapping[str, Any], five: Any) -> Any:
     """eq:erf-risk on the unit spheres, from (kappa, nu, theta, eta, rho)."""
     kappa, nu, theta, eta, rho = five
     one = jnp.ones_like(kappa)

@@ -61,7 +61,7 @@ def _pure_erf(task: Any, model: Any) -> float:
 
 def manifold_gradient(task: SpikedSLR, model: KeyValueAttention, key: Any, value: Any) -> tuple[Any, Any]:
     r"""eq:manifold-gradient. $R_\nu = -2G\,\mathrm{erf}(u)$, $R_\kappa = \frac{4G\lambda ms}{\sqrt\pi}e^{-u^2}
-    [\mathrm{erf}(cu) - \nu]$, $u = \lambda ms\kappa$; the bracket by erfc, so that it keeps its digits near $\nu = \pm1$.
+    [\mathrm{erf}(cu) - \nu]$, $u = \lambda ms\kappa$; the bracket by erfc keeps its digits near $\nu = \pm1$.
     """
     scale = _pure_erf(task, model)
     key, value = np.asarray(key, dtype=float), np.asarray(value, dtype=float)
@@ -73,9 +73,7 @@ def manifold_gradient(task: SpikedSLR, model: KeyValueAttention, key: Any, value
     return 4 * G * scale * m * s / np.sqrt(np.pi) * np.exp(-u * u) * bracket, -2 * G * special.erf(u)
 
 
-def vector_field(
-    task: SpikedSLR, model: KeyValueAttention, key: Any, value: Any
-) -> tuple[np.ndarray, np.ndarray]:
+def vector_field(task: SpikedSLR, model: KeyValueAttention, key: Any, value: Any) -> tuple[np.ndarray, np.ndarray]:
     r"""eq:manifold-flow. $\dot\kappa = -(1 - \kappa^2)R_\kappa$, $\dot\nu = -(1 - \nu^2)R_\nu$ on the manifold."""
     d_key, d_value = manifold_gradient(task, model, key, value)
     return -(1 - np.asarray(key) ** 2) * d_key, -(1 - np.asarray(value) ** 2) * d_value
@@ -85,7 +83,7 @@ def vector_field(
 def fixed_points(task: SpikedSLR, model: KeyValueAttention) -> tuple[FixedPoint, ...]:
     r"""eq:fixed-points. The five on the manifold: minima $\pm(1, 1)$, maxima $\pm(1, -1)$, saddle $(0, 0)$.
 
-    The rates at a corner are $2\kappa R_\kappa$ and $2\nu R_\nu$; at the saddle $-\frac{A \pm \sqrt{A^2 + 4B^2}}{2}$ with
+    The rates at a corner are $2\kappa R_\kappa$ and $2\nu R_\nu$; at the saddle $-\frac12(A \pm \sqrt{A^2 + 4B^2})$,
     $A = G\lambda^2m^2\frac{8s^2c}{\pi}$, $B = -\frac{4G\lambda ms}{\sqrt\pi}$.
     """
     scale = _pure_erf(task, model)
@@ -175,9 +173,7 @@ def swapped_crossing(task: SpikedSLR) -> Estimate:
     The risk of the other tokens is the same on both, so the crossing does not depend on the length.
     """
     if task.snr == 0:
-        raise InvalidParameter(
-            f"{task!r}: snr must be > 0 (without a spike there is no oracle to compare with)."
-        )
+        raise InvalidParameter(f"{task!r}: snr must be > 0 (without a spike there is no oracle to compare with).")
     one = task.replace(tokens=1)
 
     def gap(scale: float) -> float:
@@ -220,5 +216,5 @@ def _last_rise(function: Any, grid: np.ndarray) -> Estimate:
     if len(crossings) == 0:
         return Estimate(np.inf, 0.0)
     i = crossings[-1]
-    root = optimize.brentq(function, grid[i], grid[i + 1], xtol=1e-15, rtol=1e-14)
-    return Estimate(float(root), 1e-11 * float(root))
+    found = optimize.root_scalar(function, bracket=(grid[i], grid[i + 1]), method="brentq", xtol=1e-15, rtol=1e-14)
+    return Estimate(found.root, 1e-11 * found.root)

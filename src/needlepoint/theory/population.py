@@ -28,9 +28,7 @@ _RANDOM_STARTS = 48
 
 
 @rule("predict", SpikedSLR, LinearRegression, Population)
-def predict_linear(
-    task: SpikedSLR, model: LinearRegression, learner: Population, options: Options
-) -> Prediction:
+def predict_linear(task: SpikedSLR, model: LinearRegression, learner: Population, options: Options) -> Prediction:
     r"""eq:linear-risk. $\beta_l = \frac{G}{L-1+G}v^*$, $R = G\frac{L-1}{L-1+G}$: it cannot select a random place."""
     length = task.fixed_length
     if length is None:
@@ -53,9 +51,7 @@ def predict_linear(
 
 
 @rule("predict", SpikedSLR, KeyValueAttention, Population)
-def predict_population(
-    task: SpikedSLR, model: KeyValueAttention, learner: Population, options: Options
-) -> Prediction:
+def predict_population(task: SpikedSLR, model: KeyValueAttention, learner: Population, options: Options) -> Prediction:
     """The minimum of eq:erf-risk over unit vectors and the activation's free constants."""
     activation = model.activation
     if not isinstance(activation, Erf) or not model.unit_norm:
@@ -73,9 +69,7 @@ def predict_population(
     five, chosen = _unpack(learner.within, free, jnp.asarray(best.x))
     overlaps = _canonical_sign(np.asarray(five), activation)
     resolved = model.replace(activation=activation.replace(**{n: float(chosen[n]) for n in free}))
-    scale = np.finfo(float).eps * (
-        task.snr * overlaps.value_on_key**2 + 1 + task.length_moments()["task.others"]
-    )
+    scale = np.finfo(float).eps * (task.snr * overlaps.value_on_key**2 + 1 + task.length_moments()["task.others"])
     # at a minimum the value is off by residual^2 / curvature, far below the rounding of its terms
     excess = Estimate(best.value, 32 * scale + best.residual**2)
     return Prediction(
@@ -128,8 +122,7 @@ def _starts(within: str, free: tuple[str, ...], task: SpikedSLR, seed: int) -> n
 
     def constants(count: int) -> np.ndarray:
         columns = [
-            typical + rng.normal(0.0, 1.5, count) if name == "scale" else rng.normal(0.0, 0.5, count)
-            for name in free
+            typical + rng.normal(0.0, 1.5, count) if name == "scale" else rng.normal(0.0, 0.5, count) for name in free
         ]
         return np.stack(columns, axis=1) if columns else np.zeros((count, 0))
 

@@ -57,9 +57,7 @@ def excess_risk(task: Spec, model: Spec, overlaps: Overlaps, method: str | None 
             "(predict(..., Population()).resolved has the best one)."
         )
     if model.unit_norm and (abs(overlaps.key_sq - 1) > 1e-9 or abs(overlaps.value_sq - 1) > 1e-9):
-        raise InvalidParameter(
-            f"{overlaps!r}: key_sq and value_sq must be 1 for a model with unit_norm=True."
-        )
+        raise InvalidParameter(f"{overlaps!r}: key_sq and value_sq must be 1 for a model with unit_norm=True.")
     available = routes(model)
     if method is not None and method not in available:
         raise UnknownName(f"method for {type(model.activation).__name__}", method, available)
@@ -144,9 +142,7 @@ def _qmc(task: SpikedSLR, model: KeyValueAttention, overlaps: Overlaps) -> Estim
         means = np.zeros(_SCRAMBLES)
         for length, probability in task.length_law:
             normals = sobol_normals(length, log2_points, _SCRAMBLES, seed=0)
-            means += probability * np.array(
-                [_chunked(type(model.activation), c, o, block) for block in normals]
-            )
+            means += probability * np.array([_chunked(type(model.activation), c, o, block) for block in normals])
         value, error = float(np.mean(means)), 3 * float(np.std(means, ddof=1) / np.sqrt(_SCRAMBLES))
         if error <= _QMC_RTOL * abs(value):
             break

@@ -50,9 +50,7 @@ def predict(
     prediction = find("predict", task, model, learner)(task, model, learner, Options(seed, tol, progress))
     if throw and not prediction.status.ok:
         notes = " ".join(prediction.notes)
-        raise NotConverged(
-            f"{prediction.status.name}: {prediction.status.sentence} {notes}".strip(), prediction
-        )
+        raise NotConverged(f"{prediction.status.name}: {prediction.status.sentence} {notes}".strip(), prediction)
     return prediction
 
 

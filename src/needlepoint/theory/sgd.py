@@ -30,8 +30,8 @@ _TINY = 1e-150
 
 
 class Frame(NamedTuple):
-    r"""eq:sgd-frame. $k = (\kappa, \eta, k_3, 0)$ and $v = (\theta, \nu, v_3, v_4)$ in the frame $k^*, v^*$, residual of $k$,
-    residual of $v$; each an array over runs."""
+    r"""eq:sgd-frame. $k = (\kappa, \eta, k_3, 0)$ and $v = (\theta, \nu, v_3, v_4)$ in the frame $k^*, v^*$,
+    residual of $k$, residual of $v$; each an array over runs."""
 
     kappa: Any
     eta: Any
@@ -47,9 +47,7 @@ class Frame(NamedTuple):
 
 
 @rule("predict", SpikedSLR, KeyValueAttention, OnlineSGD)
-def predict_sgd(
-    task: SpikedSLR, model: KeyValueAttention, learner: OnlineSGD, options: Options
-) -> Prediction:
+def predict_sgd(task: SpikedSLR, model: KeyValueAttention, learner: OnlineSGD, options: Options) -> Prediction:
     """Runs of eq:sgd-law; exact in law at the learner's d, with standard errors over the runs."""
     activation = require_erf(model, learner)
     length, d = task.fixed_length, learner.d
@@ -70,9 +68,7 @@ def predict_sgd(
         while done < mark:
             count = min(block, mark - done)
             noise = draw(block, count)
-            state = _advance(
-                learner.batch, c, state, float(done), count, learner.lr, learner.schedule, *noise
-            )
+            state = _advance(learner.batch, c, state, float(done), count, learner.lr, learner.schedule, *noise)
             done += count
         history.append(np.asarray(state.five()))
         options.progress(done / learner.steps)
@@ -160,10 +156,11 @@ def sgd_step(
 ) -> Frame:
     r"""eq:sgd-law. One step of SGD on the unit spheres, in law.
 
-    A token enters through $a = r\sigma'(k\cdot x)(v\cdot x)$ and $c = r\sigma(k\cdot x)$ with $r = \frac2B(f - y)$: the gradients are
-    $\sum ax$ and $\sum cx$. Other tokens need only $(k\cdot x, v\cdot x)$; relevant ones their four frame coordinates. What
-    is orthogonal to those is Gaussian given the weights, with the 2 x 2 covariance $\Sigma = \sum s^2(a, c)(a, c)^\top$ in
-    every coordinate: inside the frame it is drawn, outside its Gram matrix is Wishart with d - 4 degrees (Bartlett).
+    A token enters through $a = r\sigma'(k\cdot x)(v\cdot x)$ and $c = r\sigma(k\cdot x)$ with $r = \frac2B(f - y)$:
+    the gradients are $\sum ax$ and $\sum cx$. Other tokens need only $(k\cdot x, v\cdot x)$; relevant ones their four
+    frame coordinates. What is orthogonal to those is Gaussian given the weights, with the 2 x 2 covariance
+    $\Sigma = \sum s^2(a, c)(a, c)^\top$ in every coordinate: inside the frame it is drawn, outside its Gram matrix is
+    Wishart with d - 4 degrees (Bartlett).
     """
     # notation: arrays are (coordinate, batch, token, run); A_x, C_x sums of a x and c x
     scale, m, gamma = c["scale"], jnp.sqrt(c["task.snr"]), c["task.relevant_std"]
