@@ -80,17 +80,23 @@ class Overlaps(Spec):
         return ((name, getattr(self, name)) for name in (*FIVE, "key_sq", "value_sq"))
 
 
-def vectors_with_gram(gram: np.ndarray) -> np.ndarray:
-    """Coordinates (4 x 4, rows k*, v*, k, v) of vectors with this Gram matrix, k* = e1, v* = e2.
+def frame_coordinates(five: np.ndarray, key_sq: Any = 1.0, value_sq: Any = 1.0) -> np.ndarray:
+    """(kappa, eta, k3, theta, nu, v3, v4): k and v in the frame of eq:sgd-frame, arrays over runs.
 
-    k = (kappa, eta, k3, 0) and v = (theta, nu, v3, v4), as in eq:sgd-frame; a missing direction is 0.
+    A missing direction is 0: where k lies in the plane of the teachers, v has no third coordinate.
     """
-    (kappa, eta), key_sq = gram[2, :2], gram[2, 2]
-    (theta, nu), value_sq = gram[3, :2], gram[3, 3]
-    k3 = np.sqrt(max(0.0, key_sq - kappa**2 - eta**2))
-    along = gram[2, 3] - kappa * theta - eta * nu
-    v3 = along / k3 if k3 > 1e-12 * np.sqrt(max(key_sq, 1e-300)) else 0.0
-    v4 = np.sqrt(max(0.0, value_sq - theta**2 - nu**2 - v3**2))
+    kappa, nu, theta, eta, rho = five
+    k3 = np.sqrt(np.maximum(0.0, key_sq - kappa**2 - eta**2))
+    along = rho - kappa * theta - eta * nu
+    present = k3 > 1e-12 * np.sqrt(np.maximum(key_sq, 1e-300))
+    v3 = np.where(present, along / np.where(present, k3, 1.0), 0.0)
+    v4 = np.sqrt(np.maximum(0.0, value_sq - theta**2 - nu**2 - v3**2))
+    return np.array([kappa, eta, k3, theta, nu, v3, v4])
+
+
+def vectors_with_gram(overlaps: Overlaps) -> np.ndarray:
+    """Coordinates (4 x 4, rows k*, v*, k, v) of vectors with these overlaps, k* = e1 and v* = e2."""
+    kappa, eta, k3, theta, nu, v3, v4 = frame_coordinates(overlaps.five(), overlaps.key_sq, overlaps.value_sq)
     return np.array([[1.0, 0, 0, 0], [0, 1.0, 0, 0], [kappa, eta, k3, 0], [theta, nu, v3, v4]])
 
 

@@ -38,7 +38,7 @@ def frames(rng: np.random.Generator, runs: int, d: int, size: int) -> np.ndarray
 
 def with_overlaps(rng: np.random.Generator, overlaps: Overlaps, runs: int, d: int) -> Vectors:
     """Vectors in R^d with exactly these overlaps, in uniformly random position."""
-    coordinates = vectors_with_gram(overlaps.gram())
+    coordinates = vectors_with_gram(overlaps)
     used = [i for i in range(4) if np.any(coordinates[:, i] != 0.0)]
     if d < len(used):
         raise InvalidParameter(f"simulate(d={d}): d must be >= {len(used)} to hold vectors with {overlaps!r}.")

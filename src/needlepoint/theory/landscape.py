@@ -139,7 +139,7 @@ def _kind(rates: tuple[float, ...]) -> str:
 
 def _curvatures(task: SpikedSLR, model: KeyValueAttention, five: np.ndarray) -> np.ndarray:
     """Eigenvalues of the Riemannian Hessian in the frame (k*, v*, k residual, v residual) and one more direction."""
-    rows = vectors_with_gram(Overlaps.from_five(five).gram())
+    rows = vectors_with_gram(Overlaps.from_five(five))
     k, v = np.append(rows[2], 0.0), np.append(rows[3], 0.0)
     return _tangent_curvatures(erf_location.constants(task, model), k, v)
 

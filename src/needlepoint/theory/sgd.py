@@ -13,7 +13,7 @@ from jax.scipy.special import erf
 from needlepoint.channels.branches import classify
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter
-from needlepoint.core.overlaps import Overlaps, vectors_with_gram
+from needlepoint.core.overlaps import frame_coordinates
 from needlepoint.core.results import Prediction, Trajectory
 from needlepoint.core.trajectories import named, scale_at, summarise
 from needlepoint.learners import OnlineSGD, record_steps
@@ -55,9 +55,8 @@ def predict_sgd(task: SpikedSLR, model: KeyValueAttention, learner: OnlineSGD, o
     if length is None:
         raise InvalidParameter(f"{task!r}: OnlineSGD needs a fixed length; give tokens as a whole number.")
     starts = start_overlaps(learner, options.seed)
-    frames = [_frame_of(starts[:, i]) for i in range(starts.shape[1])]
-    state = Frame(*(jnp.asarray(x) for x in np.array(frames).T))
-    runs = len(frames)
+    state = Frame(*(jnp.asarray(x) for x in frame_coordinates(starts)))
+    runs = starts.shape[1]
     c = erf_location.constants(task, model)
     draw = _Noise(learner.batch, length, d, runs, options.seed)
     longest = min(learner.record_every, learner.steps)
@@ -91,12 +90,6 @@ def predict_sgd(task: SpikedSLR, model: KeyValueAttention, learner: OnlineSGD, o
 
 
 _risks = jax.jit(erf_location.unit_excess_risk)
-
-
-def _frame_of(five: np.ndarray) -> tuple[float, ...]:
-    rows = vectors_with_gram(Overlaps.from_five(five).gram())
-    k, v = rows[2], rows[3]
-    return (k[0], k[1], k[2], v[0], v[1], v[2], v[3])
 
 
 class _Noise:

@@ -1,0 +1,333 @@
+"""Figures of arXiv 2410.01537: training of erf attention, its landscape, and its risk against d."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from needlepoint.core.results import Measurement, Prediction
+from needlepoint.learners import BayesOptimal, OnlineSGD, Population, ProjectedDescent
+from needlepoint.models.activations import Erf
+from needlepoint.models.attention import KeyValueAttention, LinearRegression
+from needlepoint.papers.figures import Drawing, Figure, Point, Record, Size, register
+from needlepoint.tasks.single_location import SpikedSLR
+
+PAPER = "2410.01537"
+TOKENS, RELEVANT_STD = 10, math.sqrt(0.5)
+RUNS = 30
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One training experiment: the learner at a size, and how it is shown."""
+
+    id: str
+    title: str
+    caption: str
+    d: int
+    scale: float
+    lr: float
+    steps: int
+    record_every: int
+    start: str
+    schedule: float = 0.0
+    batch: int | None = None
+    noise: float = 0.1
+    all_runs: bool = False
+    training_runs: int = 16
+
+    def specs(self) -> tuple[SpikedSLR, KeyValueAttention, ProjectedDescent | OnlineSGD]:
+        task = SpikedSLR(TOKENS, snr=self.d / 2, relevant_std=RELEVANT_STD, noise=self.noise)
+        model = KeyValueAttention(Erf(scale=self.scale), unit_norm=True)
+        shared: dict[str, Any] = {
+            "lr": self.lr,
+            "steps": self.steps,
+            "start": self.start,
+            "schedule": self.schedule,
+            "record_every": self.record_every,
+            "d": self.d,
+            "runs": RUNS,
+        }
+        learner = ProjectedDescent(**shared) if self.batch is None else OnlineSGD(batch=self.batch, **shared)
+        return task, model, learner
+
+
+def _experiments() -> list[tuple[Experiment, dict[str, Any]]]:
+    """The five experiments at full size, and what the quick size changes."""
+    return [
+        (
+            Experiment(
+                "erf-schedule",
+                "Descent from the sphere with a decreasing scale",
+                "Projected gradient descent from random starts on the sphere, scale 1/(1 + 1e-4 t): almost every run "
+                "ends at the oracle, a few per cent at the swapped minimum.",
+                d=400,
+                scale=1.0,
+                lr=4e-3,
+                steps=120_000,
+                record_every=300,
+                start="sphere",
+                schedule=1e-4,
+            ),
+            {"d": 100, "steps": 20_000, "schedule": 4e-4, "record_every": 100},
+        ),
+        (
+            Experiment(
+                "erf-manifold",
+                "Descent from the invariant manifold",
+                "Projected gradient descent at constant scale 0.1, started on the manifold: it never leaves it and "
+                "reaches the oracle.",
+                d=400,
+                scale=0.1,
+                lr=4e-3,
+                steps=20_000,
+                record_every=200,
+                start="manifold",
+            ),
+            {"steps": 8_000, "record_every": 80},
+        ),
+        (
+            Experiment(
+                "erf-sgd",
+                "Online SGD from the sphere with a decreasing scale",
+                "Stochastic gradient descent with batches of 5 fresh sequences, scale 2/(1 + 1e-4 t); the theory is exact "
+                "in law at this dimension.",
+                d=80,
+                scale=2.0,
+                lr=1e-3,
+                steps=200_000,
+                record_every=500,
+                start="sphere",
+                schedule=1e-4,
+                batch=5,
+            ),
+            {"d": 20, "steps": 6_000, "schedule": 3e-3, "lr": 4e-3, "record_every": 60},
+        ),
+        (
+            Experiment(
+                "erf-large-scale",
+                "A constant large scale freezes the key",
+                "Projected gradient descent at constant scale 0.9: the gradient of the key dies, the oracle is a saddle, "
+                "and no run reaches it.",
+                d=400,
+                scale=0.9,
+                lr=1e-3,
+                steps=120_000,
+                record_every=300,
+                start="sphere",
+            ),
+            {"d": 100, "steps": 12_000, "lr": 2e-3, "record_every": 100},
+        ),
+        (
+            Experiment(
+                "erf-small-scale",
+                "A constant small scale has two ends",
+                "Projected gradient descent at constant scale 0.1 from the sphere, every run drawn: about half end at the "
+                "oracle, half at the swapped minimum.",
+                d=400,
+                scale=0.1,
+                lr=4e-3,
+                steps=20_000,
+                record_every=200,
+                start="sphere",
+                all_runs=True,
+            ),
+            {"steps": 8_000, "record_every": 80},
+        ),
+    ]
+
+
+def _at_size(full: Experiment, quick: dict[str, Any], size: Size) -> Experiment:
+    from dataclasses import replace
+
+    return replace(full, **quick) if size == "quick" else full
+
+
+def _training_points(full: Experiment, quick: dict[str, Any], size: Size) -> list[Point]:
+    experiment = _at_size(full, quick, size)
+    specs = experiment.specs()
+    last_scale = experiment.scale / (1 + experiment.schedule * (experiment.steps - 1))
+    at_end = KeyValueAttention(Erf(scale=last_scale), unit_norm=True)
+    return [
+        Point("predict", *specs, label=full.id),
+        Point("predict", specs[0], at_end, Population(), label=f"{full.id} oracle"),
+        Point(
+            "simulate",
+            *specs,
+            options={"d": experiment.d, "repeats": experiment.training_runs, "seed": 1},
+            label=f"{full.id} with vectors",
+        ),
+    ]
+
+
+def _draw_training(all_runs: bool, records: Sequence[Record]) -> Drawing:
+    from needlepoint.plotting.trajectories import four_panels, run_table, trajectory_table
+
+    theory, oracle, training = (r.result for r in records)
+    # a constant large scale has a risk of several units everywhere: leave it its room
+    top = 6.0 if oracle.excess_risk.value < 3 else 9.0
+    figure = four_panels(
+        theory.trajectory,
+        training.trajectory,
+        oracle=float(oracle.excess_risk),
+        all_runs=all_runs,
+        risk_limits=(-0.1, top),
+    )
+    tables = {"means": trajectory_table(theory.trajectory, training.trajectory), "runs": run_table(theory.trajectory)}
+    return Drawing(figure, tables)
+
+
+for _full, _quick in _experiments():
+    register(
+        Figure(
+            _full.id,
+            _full.title,
+            PAPER,
+            _full.caption,
+            functools.partial(_training_points, _full, _quick),
+            functools.partial(_draw_training, _full.all_runs),
+        )
+    )
+
+
+# --- the flow on the manifold -------------------------------------------------------------------
+
+_FLOW_SCALES = (0.1, 0.3, 0.9)
+
+
+def _flow_points(size: Size) -> list[Point]:
+    import numpy as np
+
+    grid = np.linspace(-1, 1, 21 if size == "quick" else 25)
+    key, value = np.meshgrid(grid, grid)
+    task = SpikedSLR(TOKENS, snr=200, relevant_std=RELEVANT_STD)
+    points = []
+    for scale in _FLOW_SCALES:
+        model = KeyValueAttention(Erf(scale=scale), unit_norm=True)
+        points.append(Point("vector_field", task, model, options={"key": key, "value": value}, label=f"scale {scale}"))
+        points.append(Point("fixed_points", task, model, label=f"scale {scale}"))
+    return points
+
+
+def _draw_flow(records: Sequence[Record]) -> Drawing:
+    import numpy as np
+    from scipy.special import erf
+
+    from needlepoint.plotting.landscape import FlowPanel, flow_panels
+
+    shown, field_rows, point_rows = [], [], []
+    for field, fixed in zip(records[0::2], records[1::2], strict=True):
+        model, task = field.point.model, field.point.task
+        assert isinstance(model, KeyValueAttention)
+        assert isinstance(model.activation, Erf)
+        assert isinstance(task, SpikedSLR)
+        scale = model.activation.scale or 0.0
+        g = scale * task.relevant_std
+        slope = scale * math.sqrt(task.snr) / math.sqrt((1 + 2 * g * g) * (1 + 4 * g * g))
+        key, value = field.point.options["key"], field.point.options["value"]
+        key_dot, value_dot = field.result
+        points = [(p.overlaps.key, p.overlaps.value, p.kind) for p in fixed.result]
+        shown.append(
+            FlowPanel(rf"$\lambda={scale}$", key[0], key_dot, value_dot, points, lambda x, slope=slope: erf(slope * x))
+        )
+        cells = (np.ravel(a).tolist() for a in (key, value, key_dot, value_dot))
+        field_rows += [[scale, *row] for row in zip(*cells, strict=True)]
+        point_rows += [[scale, p.overlaps.key, p.overlaps.value, p.kind, p.excess_risk, *p.rates] for p in fixed.result]
+    tables = {
+        "field": (["scale", "key", "value", "key_dot", "value_dot"], field_rows),
+        "points": (["scale", "key", "value", "kind", "excess_risk", "rate_1", "rate_2"], point_rows),
+    }
+    return Drawing(flow_panels(shown), tables)
+
+
+register(
+    Figure(
+        "erf-flow",
+        "Fixed points and flow on the manifold",
+        PAPER,
+        "d = 400: two minima (the oracle and its mirror image), two maxima, one saddle, for every scale; at large scale "
+        "the flow of the key dies away from the middle.",
+        _flow_points,
+        _draw_flow,
+    )
+)
+
+
+# --- risk against dimension ---------------------------------------------------------------------
+
+_LENGTHS: dict[str, Any] = {
+    "L = 10": lambda d: 10,
+    "L = sqrt(d)": lambda d: max(2, round(math.sqrt(d))),
+    "L = d": lambda d: d,
+}
+_PREDICTORS = {
+    "oracle at its best scale": (KeyValueAttention(Erf(scale=None), unit_norm=True), Population()),
+    "Bayes": (None, None),
+    "best linear": (LinearRegression(), Population()),
+}
+
+
+def _dimension_points(size: Size) -> list[Point]:
+    dimensions = [2**i for i in range(3, 18 if size == "quick" else 21)]
+    measured = {8, 16, 32, 64} if size == "quick" else {8, 16, 32, 64, 128, 256}
+    points = []
+    for family, length in _LENGTHS.items():
+        for d in dimensions:
+            task = SpikedSLR(length(d), snr=d / 2, relevant_std=RELEVANT_STD)
+            for name, (model, learner) in _PREDICTORS.items():
+                learner = learner or BayesOptimal(d=d)
+                label = f"{family}, {name}"
+                points.append(Point("predict", task, model, learner, label=label, x=d))
+                small = d in measured and length(d) * d <= 4096 and not (name == "Bayes" and d > 16)
+                if small and not (name == "best linear" and length(d) * d > 400):
+                    options = {"d": d, "repeats": 16, "samples": 4_000, "seed": 1}
+                    points.append(
+                        Point("simulate", task, model, learner, options, label, d, follow=name.startswith("oracle"))
+                    )
+    return points
+
+
+def _draw_dimension(records: Sequence[Record]) -> Drawing:
+    from needlepoint.plotting.curves import Curve, draw_curves
+    from needlepoint.plotting.style import panels
+
+    figure, axes = panels(1, len(_LENGTHS), 12.5, 3.8, sharey=True)
+    rows: list[list[Any]] = []
+    for axis, family in zip(axes[0], _LENGTHS, strict=True):
+        curves = []
+        for name in _PREDICTORS:
+            mine = [r for r in records if r.point.label == f"{family}, {name}"]
+            lines = [(r.point.x, r.result.excess_risk) for r in mine if isinstance(r.result, Prediction)]
+            points = [(r.point.x, r.result.excess_risk) for r in mine if isinstance(r.result, Measurement)]
+            curves.append(
+                Curve(
+                    name,
+                    [float(x or 0) for x, _ in lines],
+                    [e.value for _, e in lines],
+                    [(float(x or 0), e.value, e.error) for x, e in points],
+                )
+            )
+            for source, values in (("theory", lines), ("simulation", points)):
+                rows += [[family, name, source, int(x or 0), e.value, e.error, e.kind] for x, e in values]
+        draw_curves(axis, curves)
+        axis.set(xscale="log", yscale="log", ylim=(1e-12, 2.0), title=family.replace("sqrt(d)", "√d"), xlabel="d")
+    axes[0][0].set_ylabel("excess risk")
+    axes[0][0].legend(loc="lower left")
+    columns = ["lengths", "predictor", "source", "d", "excess_risk", "error", "error_kind"]
+    return Drawing(figure, {"curves": (columns, rows)})
+
+
+register(
+    Figure(
+        "erf-dimension",
+        "Excess risk against dimension",
+        PAPER,
+        "snr = d/2: the oracle with its best scale vanishes as long as L = o(d), the Bayes risk vanishes exponentially, "
+        "the best linear predictor stays near the risk of predicting nothing. Circles: Monte Carlo with real vectors.",
+        _dimension_points,
+        _draw_dimension,
+    )
+)

@@ -1,0 +1,87 @@
+"""Figures as data: which points a figure needs, and how their records are drawn."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from needlepoint.core.errors import UnknownName
+from needlepoint.core.specs import Spec
+
+Size = Literal["quick", "full"]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One computation: `verb` is a public function of the package, called with the specs and options.
+
+    `follow` makes a simulation take the specs and overlaps that the prediction of the same specs chose.
+    """
+
+    verb: str
+    task: Spec
+    model: Spec | None = None
+    learner: Spec | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    label: str = ""
+    x: float | None = None
+    follow: bool = False
+
+    @property
+    def question(self) -> tuple[Spec, Spec | None, Spec | None]:
+        return (self.task, self.model, self.learner)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A point and what came out of it."""
+
+    point: Point
+    result: Any
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A matplotlib figure and the numbers it shows, one table (columns and rows) a name."""
+
+    figure: Any
+    tables: dict[str, tuple[list[str], list[list[Any]]]]
+
+
+@dataclass(frozen=True)
+class Figure:
+    id: str
+    title: str
+    paper: str
+    caption: str
+    points: Callable[[Size], Sequence[Point]]
+    draw: Callable[[Sequence[Record]], Drawing]
+
+
+_FIGURES: dict[str, Figure] = {}
+
+
+def register(figure: Figure) -> Figure:
+    if figure.id in _FIGURES:
+        raise ValueError(f"two figures are named {figure.id}")
+    _FIGURES[figure.id] = figure
+    return figure
+
+
+def figures() -> dict[str, Figure]:
+    """All registered figures: every module of `needlepoint.papers` may register some."""
+    import needlepoint.papers as here
+
+    for module in pkgutil.iter_modules(here.__path__):
+        importlib.import_module(f"needlepoint.papers.{module.name}")
+    return dict(_FIGURES)
+
+
+def figure(name: str) -> Figure:
+    known = figures()
+    if name not in known:
+        raise UnknownName("figure", name, known)
+    return known[name]

@@ -1,0 +1,80 @@
+"""One self-contained page of what was reproduced: pictures, agreement, and how it was made."""
+
+from __future__ import annotations
+
+import base64
+import html
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from needlepoint.core.comparison import Row
+from needlepoint.papers.citations import PAPERS
+from needlepoint.papers.runner import Reproduced
+
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { margin-bottom: 0; } h2 { margin-top: 3rem; border-top: 1px solid #ddd; padding-top: 1rem; }
+img { max-width: 100%; } .caption { color: #444; } .trouble { color: #a00; }
+table { border-collapse: collapse; font-size: 14px; margin: 1rem 0; }
+th, td { padding: .15rem .7rem; text-align: right; border-bottom: 1px solid #eee; }
+th:first-child, td:first-child { text-align: left; } .far { color: #a00; font-weight: 600; }
+footer { margin-top: 3rem; color: #777; font-size: 14px; }
+"""
+FAR = 4.0
+"""|z| above which a row is set off in red."""
+
+
+def write_report(path: Path, done: Sequence[Reproduced], size: str, version: str) -> None:
+    rows = [row for r in done for row in r.agreement]
+    finite = [abs(row.z) for row in rows if math.isfinite(row.z)]
+    far = sum(not (abs(row.z) < FAR) for row in rows)
+    summary = (
+        f"{len(done)} figures, {len(rows)} comparisons of theory with simulation; "
+        + (f"root mean square z {math.sqrt(sum(z * z for z in finite) / len(finite)):.2f}, " if finite else "")
+        + f"{far} with |z| of {FAR:g} or more."
+    )
+    body = "\n".join(_section(r) for r in done)
+    text = (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>needlepoint report</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>'
+        f"<h1>needlepoint</h1><p>Theory against training at finite size ({html.escape(size)} size).</p>"
+        f"<p><strong>{html.escape(summary)}</strong></p>{body}"
+        f"<footer>needlepoint {html.escape(version)}. A z-score is the gap over the joined standard error, the "
+        f"numerical error of the theory subtracted, Student for few repeats.</footer></body></html>\n"
+    )
+    path.write_text(text, encoding="utf-8")
+
+
+def _section(done: Reproduced) -> str:
+    figure = done.figure
+    picture = base64.b64encode(next(f for f in done.files if f.suffix == ".png").read_bytes()).decode()
+    about = PAPERS[figure.paper]["title"] if figure.paper in PAPERS else ""
+    troubles = "".join(f'<p class="trouble">{html.escape(t)}</p>' for t in done.troubles)
+    files = ", ".join(html.escape(f.name) for f in done.files)
+    return (
+        f'<h2 id="{html.escape(figure.id)}">{html.escape(figure.title)}</h2>'
+        f'<p class="caption">{html.escape(figure.caption)} '
+        f"<em>{html.escape(about)}, arXiv {html.escape(figure.paper)}.</em></p>{troubles}"
+        f'<img alt="{html.escape(figure.title)}" src="data:image/png;base64,{picture}">'
+        f"{_table(done.agreement)}<p><small>{files}; {done.seconds:.1f} s.</small></p>"
+    )
+
+
+def _table(rows: Sequence[Row]) -> str:
+    if not rows:
+        return ""
+    head = "".join(f"<th>{c}</th>" for c in ("metric", "d", "predicted", "measured", "standard error", "z", "theory"))
+    cells = []
+    for row in rows:
+        far = ' class="far"' if not abs(row.z) < FAR else ""
+        values = (
+            html.escape(row.metric),
+            row.d,
+            f"{row.predicted:.6g}",
+            f"{row.measured:.6g}",
+            f"{row.measured_error:.1e}",
+        )
+        tail = f"<td{far}>{row.z:+.2f}</td><td>{'exact' if row.exact else 'limit'}</td>"
+        cells.append("<tr>" + "".join(f"<td>{v}</td>" for v in values) + tail + "</tr>")
+    return f"<table><tr>{head}</tr>{''.join(cells)}</table>"

@@ -1,0 +1,1 @@
+"""Draws records, computes nothing but means and quantiles of what it is given."""

@@ -1,0 +1,683 @@
+"""Specs: coercion, refusals, JSON, ids, dotted paths and lowering, walked over the whole registry."""
+
+import dataclasses
+import importlib
+import json
+import math
+import pkgutil
+import re
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+import needlepoint.models
+import needlepoint.tasks
+from needlepoint.core import specs
+from needlepoint.core.errors import InvalidParameter, UnknownName
+from needlepoint.core.jsonio import canonical
+from needlepoint.core.overlaps import Overlaps
+from needlepoint.core.specs import (
+    Choice,
+    Count,
+    Flag,
+    Lengths,
+    Nested,
+    Real,
+    Spec,
+    assign,
+    build,
+    count,
+    from_json,
+    lookup,
+    lower,
+    names,
+    nested,
+    real,
+    spec,
+    spec_id,
+)
+from needlepoint.learners import BayesOptimal, OnlineSGD, Population, ProjectedDescent
+from needlepoint.models.activations import Erf, Softmax
+from needlepoint.models.attention import KeyValueAttention
+from needlepoint.tasks.single_location import SpikedSLR
+
+for package in (needlepoint.tasks, needlepoint.models):
+    for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        importlib.import_module(module.name)
+
+REGISTERED = [lookup(name) for name in names()]
+FIELDS = [(cls, f) for cls in REGISTERED for f in dataclasses.fields(cls) if "kind" in f.metadata]
+FIELD_IDS = [f"{cls.__name__}.{f.name}" for cls, f in FIELDS]
+quick = settings(
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+# --- strategies: one a kind, so that a new spec is covered when it is registered ---------------
+
+
+def reals(kind: Real):
+    lo, hi = max(kind.lo, -1e12), min(kind.hi, 1e12)
+    options = [st.floats(lo, hi, exclude_min=kind.open_lo and lo == kind.lo)]
+    if kind.free:
+        options.append(st.none())
+    if kind.infinite and kind.hi == math.inf:
+        options.append(st.just(math.inf))
+    return st.one_of(options)
+
+
+@st.composite
+def length_laws(draw):
+    sizes = draw(st.lists(st.integers(1, 60), min_size=1, max_size=6, unique=True))
+    weights = [draw(st.floats(0.01, 1.0)) for _ in sizes]
+    return {n: w / math.fsum(weights) for n, w in zip(sizes, weights, strict=True)}
+
+
+@st.composite
+def overlaps(draw, unit=False):
+    """Overlaps of real vectors, so that they are feasible."""
+    entries = st.floats(-2, 2).filter(lambda x: abs(x) > 1e-3)
+    k, v = (np.array([draw(entries) for _ in range(4)]) for _ in range(2))
+    if unit:
+        k, v = k / np.linalg.norm(k), v / np.linalg.norm(v)
+    squares = {} if unit else {"key_sq": k @ k, "value_sq": v @ v}
+    return Overlaps(k[0], v[1], v[0], k[1], k @ v, **squares)
+
+
+def values(kind):
+    match kind:
+        case Real():
+            return reals(kind)
+        case Count():
+            whole = st.integers(kind.lo, 10**6)
+            return st.one_of(st.none(), whole) if kind.free else whole
+        case Flag():
+            return st.booleans()
+        case Choice():
+            return st.sampled_from(kind.options)
+        case Lengths():
+            return st.one_of(st.integers(1, 100), length_laws())
+        case Nested():
+            one = st.one_of([instances(lookup(n)) for n in names(kind.family)])
+            options = [one, *map(st.just, kind.words)]
+            if kind.many:
+                options.append(st.lists(one, min_size=1, max_size=3).map(tuple))
+            return st.one_of(options)
+    pytest.fail(f"{type(kind).__name__} has no strategy here: add one, so that the round trip covers it")
+
+
+@st.composite
+def descents(draw, cls):
+    fields = {f.name: draw(values(f.metadata["kind"])) for f in dataclasses.fields(cls) if f.name != "start"}
+    starts = st.one_of(overlaps(unit=True), st.lists(overlaps(unit=True), min_size=1, max_size=3).map(tuple))
+    word = draw(st.sampled_from([None, "sphere", "manifold"]))
+    fields["start"] = word or draw(starts)
+    fields["d"] = draw(st.integers(6, 1000))
+    fields["runs"] = draw(st.integers(1, 100)) if word else None
+    return cls(**fields)
+
+
+@st.composite
+def generic(draw, cls):
+    fields = {f.name: draw(values(f.metadata["kind"])) for f in dataclasses.fields(cls)}
+    try:
+        return cls(**fields)
+    except InvalidParameter:  # a condition that joins fields; too many of these fail hypothesis's health check
+        assume(False)
+
+
+def instances(cls):
+    if cls is Overlaps:
+        return overlaps()
+    if cls in (ProjectedDescent, OnlineSGD):
+        return descents(cls)
+    return generic(cls)
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    """A scratch registry, so that specs declared in a test do not outlive it."""
+    monkeypatch.setattr(specs, "_REGISTRY", dict(specs._REGISTRY))
+
+
+# --- coercion ----------------------------------------------------------------------------------
+
+
+@pytest.mark.exact
+def test_equal_numbers_are_one_spec():
+    a, b = SpikedSLR(10, 2), SpikedSLR(10.0, 2.0)
+    assert a == b
+    assert a.id == b.id
+    assert hash(a) == hash(b)
+    assert type(b.tokens) is int
+    assert type(a.snr) is float
+
+
+def test_numpy_scalars_become_python_numbers():
+    task = SpikedSLR(np.int64(3), np.float32(0.5), np.float64(2.0))
+    assert task == SpikedSLR(3, 0.5, 2.0)
+    assert [type(x) for x in (task.tokens, task.snr, task.relevant_std)] == [int, float, float]
+    assert type(ProjectedDescent(0.1, np.int32(5), Overlaps(0, 0)).steps) is int
+
+
+def test_specs_are_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        SpikedSLR(2, 1).snr = 3.0
+
+
+def test_negative_zero_is_zero():
+    a, b = SpikedSLR(2, -0.0), SpikedSLR(2, 0.0)
+    assert a.id == b.id
+    assert math.copysign(1, a.snr) == 1
+    assert Overlaps(-0.0, 0.5, key_dot_value=-0.0).id == Overlaps(0.0, 0.5).id
+
+
+@pytest.mark.exact
+def test_length_laws_are_sorted_pairs():
+    task = SpikedSLR({5: 0.25, 2: 0.75}, 1)
+    assert task.tokens == ((2, 0.75), (5, 0.25))
+    assert task == SpikedSLR([(5, 0.25), (2.0, 0.75)], 1)
+    assert task.id == SpikedSLR({2: 0.75, 5: 0.25}, 1).id
+    assert task.to_json()["tokens"] == [[2, 0.75], [5, 0.25]]
+
+
+def test_one_certain_length_is_that_length():
+    assert SpikedSLR({4: 1.0}, 1) == SpikedSLR(4, 1)
+
+
+def test_probabilities_off_by_rounding_are_normalised():
+    law = SpikedSLR(dict.fromkeys(range(1, 11), 0.1 + 1e-12), 1).tokens
+    assert math.fsum(p for _, p in law) == pytest.approx(1.0, abs=1e-15)
+
+
+@pytest.mark.exact
+def test_normalising_probabilities_is_idempotent():
+    """Otherwise a spec read back from its own JSON is another spec with another id."""
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        p = rng.dirichlet(np.ones(rng.integers(2, 7)))
+        once = SpikedSLR(dict(enumerate(p.tolist(), start=1)), 1)
+        again = SpikedSLR(once.tokens, 1)
+        assert again == once, p.tolist()
+        assert again.id == once.id
+
+
+def test_nested_mappings_and_tuples_are_specs():
+    a, b = Overlaps(0.5, 0.1), Overlaps(0.2, -0.3)
+    assert KeyValueAttention(Erf(0.5).to_json()) == KeyValueAttention(Erf(0.5))
+    learner = ProjectedDescent(0.1, 5, [a.to_json(), b])
+    assert learner.start == (a, b)
+
+
+def test_none_is_a_free_constant_only_where_declared():
+    assert Erf(scale=None).scale is None
+    assert BayesOptimal().alpha is None
+    with pytest.raises(InvalidParameter, match=r"^SpikedSLR\(snr=None\): snr must be >= 0"):
+        SpikedSLR(2, None)
+
+
+# --- refusals ----------------------------------------------------------------------------------
+
+START = Overlaps(0.0, 0.0)
+STARTS = f"'sphere' or 'manifold' or one of {', '.join(names('overlaps'))} or a tuple of them"
+REFUSED = [
+    (lambda: SpikedSLR(2, -1), "SpikedSLR(snr=-1.0): snr must be >= 0 and finite"),
+    (lambda: SpikedSLR(2, math.inf), "SpikedSLR(snr=inf): snr must be >= 0 and finite"),
+    (lambda: SpikedSLR(2, math.nan), "SpikedSLR(snr=nan): snr must be >= 0 and finite"),
+    (lambda: SpikedSLR(2, "1.0"), "SpikedSLR(snr='1.0'): snr must be >= 0 and finite"),
+    (lambda: SpikedSLR(2, True), "SpikedSLR(snr=True): snr must be >= 0 and finite"),
+    (lambda: SpikedSLR(2, 1j), "SpikedSLR(snr=1j): snr must be >= 0 and finite"),
+    (lambda: SpikedSLR(2, 1, 0), "SpikedSLR(relevant_std=0.0): relevant_std must be > 0 and finite"),
+    (lambda: SpikedSLR(2, 1, noise=-1e-300), "SpikedSLR(noise=-1e-300): noise must be >= 0 and finite"),
+    (lambda: Erf(0.0), "Erf(scale=0.0): scale must be > 0 and finite, or None (chosen by the library)"),
+    (
+        lambda: Erf(1.0, math.inf),
+        "Erf(shift=inf): shift must be a real number that is finite, or None (chosen by the library)",
+    ),
+    (lambda: Overlaps("a", 0), "Overlaps(key='a'): key must be a real number that is finite"),
+    (lambda: ProjectedDescent(0.1, 0, START), "ProjectedDescent(steps=0): steps must be a whole number >= 1"),
+    (lambda: ProjectedDescent(0.1, 2.5, START), "ProjectedDescent(steps=2.5): steps must be a whole number >= 1"),
+    (lambda: ProjectedDescent(0.1, True, START), "ProjectedDescent(steps=True): steps must be a whole number >= 1"),
+    (lambda: ProjectedDescent(0.1, "3", START), "ProjectedDescent(steps='3'): steps must be a whole number >= 1"),
+    (lambda: ProjectedDescent(0.1, None, START), "ProjectedDescent(steps=None): steps must be a whole number >= 1"),
+    (lambda: ProjectedDescent(0.1, math.inf, START), "ProjectedDescent(steps=inf): steps must be a whole number >= 1"),
+    (lambda: BayesOptimal(d=1), "BayesOptimal(d=1): d must be a whole number >= 2, or None"),
+    (lambda: OnlineSGD(0.1, 1, 1, START, d=5), "OnlineSGD(d=5): d must be a whole number >= 6, or None"),
+    (
+        lambda: KeyValueAttention(Softmax(), unit_norm=1),
+        "KeyValueAttention(unit_norm=1): unit_norm must be True or False",
+    ),
+    (lambda: Population("everything"), "Population(within='everything'): within must be one of 'manifold', 'all'"),
+    (lambda: SpikedSLR(0, 1), "SpikedSLR(tokens=0): tokens must be a whole number >= 1"),
+    (lambda: SpikedSLR(2.5, 1), "SpikedSLR(tokens=2.5): tokens must be a whole number >= 1"),
+    (lambda: SpikedSLR("2", 1), "SpikedSLR(tokens='2'): tokens must be a whole number >= 1"),
+    (
+        lambda: SpikedSLR({2: 0.5, 3: 0.6}, 1),
+        "SpikedSLR(tokens={2: 0.5, 3: 0.6}): tokens must be positive probabilities that sum to 1 (they sum to 1.1)",
+    ),
+    (
+        lambda: SpikedSLR({2: 1.5, 3: -0.5}, 1),
+        "SpikedSLR(tokens={2: 1.5, 3: -0.5}): tokens must be positive probabilities that sum to 1",
+    ),
+    (
+        lambda: SpikedSLR({2: math.nan, 3: 0.5}, 1),
+        "SpikedSLR(tokens={2: nan, 3: 0.5}): tokens must be positive probabilities that sum to 1",
+    ),
+    (lambda: SpikedSLR({}, 1), "SpikedSLR(tokens={}): tokens must be positive probabilities that sum to 1"),
+    (
+        lambda: SpikedSLR({2.5: 0.5, 3: 0.5}, 1),
+        "SpikedSLR(tokens={2.5: 0.5, 3: 0.5}): tokens must be keyed by lengths that are whole and >= 1",
+    ),
+    (
+        lambda: SpikedSLR({0: 0.5, 3: 0.5}, 1),
+        "SpikedSLR(tokens={0: 0.5, 3: 0.5}): tokens must be keyed by lengths that are whole and >= 1",
+    ),
+    (
+        lambda: SpikedSLR([(2, 0.5), (2, 0.5)], 1),
+        "SpikedSLR(tokens=[(2, 0.5), (2, 0.5)]): tokens must be keyed by distinct lengths",
+    ),
+    (
+        lambda: KeyValueAttention(Population()),
+        "KeyValueAttention(activation=Population()): activation must be one of " + ", ".join(names("activation")),
+    ),
+    (lambda: KeyValueAttention(3), "KeyValueAttention(activation=3): activation must be one of Erf, "),
+    (
+        lambda: ProjectedDescent(0.1, 5, ()),
+        "ProjectedDescent(start=()): start must be " + STARTS,
+    ),
+    (
+        lambda: ProjectedDescent(0.1, 5, (START, Erf())),
+        "ProjectedDescent(start=Erf()): start must be " + STARTS,
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "sentence"), REFUSED, ids=[s.split(":")[0] for _, s in REFUSED])
+def test_refusals_give_call_value_set_and_reason(make, sentence):
+    with pytest.raises(InvalidParameter) as refused:
+        make()
+    said = str(refused.value)
+    assert said.startswith(sentence)
+    # what follows is at most a reason in parentheses and a full stop
+    assert re.fullmatch(r"[^\n]*?( \([^\n]+\))?\.", said[len(sentence) :]), said
+
+
+def test_the_reason_is_the_declared_one():
+    with pytest.raises(InvalidParameter) as refused:
+        SpikedSLR(2, -1)
+    assert str(refused.value) == (
+        "SpikedSLR(snr=-1.0): snr must be >= 0 and finite (it scales the spike in eq:slr-law)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "hint"),
+    [
+        (lambda: Population("manfold"), "(did you mean 'manifold'?)."),
+        (lambda: ProjectedDescent(0.1, 5, "spere", d=9, runs=2), "(did you mean 'sphere'?)."),
+    ],
+)
+def test_a_misspelt_word_is_answered_with_the_nearest(make, hint):
+    with pytest.raises(InvalidParameter, match=re.escape(hint) + "$"):
+        make()
+
+
+HUGE = 10**400  # an int that no float can hold
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: SpikedSLR(2, HUGE),
+        lambda: SpikedSLR(2, -HUGE),
+        lambda: SpikedSLR(HUGE, 1),
+        lambda: SpikedSLR({2: HUGE}, 1),
+        lambda: ProjectedDescent(0.1, HUGE, START),
+    ],
+    ids=["real", "negative real", "length", "probability", "count"],
+)
+def test_an_integer_beyond_float64_is_refused_with_a_sentence(make):
+    with pytest.raises(InvalidParameter, match=" must be "):
+        make()
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize(("cls", "field"), FIELDS, ids=FIELD_IDS)
+def test_every_field_refuses_what_lies_outside_its_kind(cls, field):
+    kind, where = field.metadata["kind"], f"{cls.__name__}.{field.name}"
+    outside = [object(), b"3", math.nan, "no such word", [], 1j]
+    if isinstance(kind, Real):
+        outside += [True, "1"]
+        outside += [kind.lo - 1.0] if kind.lo > -math.inf else []
+        outside += [kind.lo] if kind.open_lo else []
+        outside += [kind.hi + 1.0] if kind.hi < math.inf else []
+        outside += [] if kind.infinite else [math.inf, -math.inf, "inf"]
+    if isinstance(kind, Count):
+        outside += [kind.lo - 1, kind.lo + 0.5, True, "7", math.inf]
+    if isinstance(kind, Flag):
+        outside += [0, 1, "True", None]
+    if not getattr(kind, "free", False):
+        outside.append(None)
+    shape = re.escape(f"{cls.__name__}({field.name}=") + r".*\): " + field.name + r" must be .+\.$"
+    for value in outside:
+        with pytest.raises(InvalidParameter, match=shape):
+            kind.coerce(value, where)
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize(("cls", "field"), FIELDS, ids=FIELD_IDS)
+def test_every_default_lies_inside_its_kind(cls, field):
+    if field.default is not dataclasses.MISSING:
+        coerced = field.metadata["kind"].coerce(field.default, f"{cls.__name__}.{field.name}")
+        assert coerced == field.default
+        assert type(coerced) is type(field.default)
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("cls", REGISTERED)
+def test_every_registered_spec_has_a_family_and_only_declared_fields(cls):
+    assert cls.family
+    assert cls.__name__ in names(cls.family)
+    assert all("kind" in f.metadata for f in dataclasses.fields(cls))
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (Real(), "a real number that is finite"),
+        (Real(infinite=True), "a real number"),
+        (Real(lo=0, infinite=True), ">= 0"),
+        (Real(lo=0, hi=1, open_lo=True), "> 0 and <= 1 and finite"),
+        (Real(hi=2), "<= 2 and finite"),
+        (Real(lo=0, free=True), ">= 0 and finite, or None (chosen by the library)"),
+    ],
+)
+def test_admissible_sets_in_words(kind, text):
+    assert kind.admissible() == text
+
+
+def test_bounds_are_closed_unless_declared_open():
+    closed, half_open = Real(lo=0.0, hi=1.0), Real(lo=0.0, hi=1.0, open_lo=True)
+    assert closed.coerce(0, "T.x") == 0.0
+    assert closed.coerce(1, "T.x") == 1.0
+    assert half_open.coerce(5e-324, "T.x") == 5e-324
+    with pytest.raises(InvalidParameter, match=r"^T\(x=0\.0\): x must be > 0 and <= 1 and finite\.$"):
+        half_open.coerce(0, "T.x")
+    with pytest.raises(InvalidParameter, match=r"^T\(x=1\.0000000000000002\)"):
+        closed.coerce(math.nextafter(1.0, 2.0), "T.x")
+
+
+# --- JSON and ids ------------------------------------------------------------------------------
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("cls", REGISTERED)
+def test_json_round_trip_of_every_registered_spec(cls):
+    @quick
+    @given(instances(cls))
+    def holds(value):
+        text = canonical(value.to_json())
+        back = from_json(json.loads(text))
+        assert back == value
+        assert type(back) is type(value)
+        assert hash(back) == hash(value)
+        assert canonical(back.to_json()) == text
+        assert back.id == value.id
+        # canonical JSON is JSON: no NaN, no Infinity, no spaces
+        assert json.loads(text, parse_constant=pytest.fail)["type"] == cls.__name__
+
+    holds()
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("cls", REGISTERED)
+def test_ids_do_not_depend_on_field_order(cls):
+    @quick
+    @given(instances(cls), st.randoms(use_true_random=False))
+    def holds(value, random):
+        items = list(value.to_json().items())
+        random.shuffle(items)
+        assert from_json(dict(items)).id == value.id
+
+    holds()
+
+
+def test_infinity_is_a_word_in_json(registry):
+    @spec
+    class Unlimited(Spec):
+        family: ClassVar[str] = "task"
+        snr: float = real(lo=0.0, infinite=True)
+        low: float = real(infinite=True, default=-math.inf)
+
+    value = Unlimited(math.inf)
+    assert value.to_json() == {"type": "Unlimited", "snr": "inf", "low": "-inf"}
+    back = from_json(json.loads(canonical(value.to_json())))
+    assert back == value
+    assert back.id == value.id != Unlimited(1e308).id
+    assert Unlimited("inf") == value
+
+
+@pytest.mark.exact
+def test_canonical_json_is_pinned(registry):
+    """Stored results are found by this text: a change of it orphans them all."""
+
+    @spec
+    class Pinned(Spec):
+        family: ClassVar[str] = "task"
+        z: float = real()
+        tokens: object = specs.lengths()
+        inner: object = nested("overlaps", many=True)
+        n: int | None = count(free=True, default=None)
+
+    value = Pinned(0.1, {3: 0.5, 2: 0.5}, (Overlaps(0, 1),))
+    overlaps_text = (
+        '{"key":0.0,"key_dot_value":0.0,"key_on_value":0.0,"key_sq":1.0,"type":"Overlaps",'
+        '"value":1.0,"value_on_key":0.0,"value_sq":1.0}'
+    )
+    assert canonical(value.to_json()) == (
+        '{"inner":[' + overlaps_text + '],"n":null,"tokens":[[2,0.5],[3,0.5]],"type":"Pinned","z":0.1}'
+    )
+
+
+def test_ids_tell_specs_apart_and_carry_the_numbers_version(monkeypatch):
+    a, b = SpikedSLR(2, 1.0), SpikedSLR(2, math.nextafter(1.0, 2.0))
+    assert re.fullmatch("[0-9a-f]{16}", a.id)
+    ids = {a.id, b.id, SpikedSLR(3, 1.0).id, spec_id(a, None), spec_id(None, a), spec_id(a, b), spec_id(b, a)}
+    assert len(ids) == 7
+    before = a.id
+    monkeypatch.setattr(specs, "NUMBERS_VERSION", specs.NUMBERS_VERSION + 1)
+    assert a.id != before
+
+
+def test_types_with_the_same_fields_have_different_ids():
+    assert Softmax().id != from_json({"type": "Softplus"}).id
+
+
+@pytest.mark.parametrize(
+    "document", [None, 3, "SpikedSLR", [], {}, {"tokens": 2}, {"type": 3}, {"type": []}, {"type": None}, {"type": {}}]
+)
+def test_what_is_not_a_spec_in_json_is_refused(document):
+    with pytest.raises(InvalidParameter):
+        from_json(document)
+
+
+# --- names -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: lookup("SpikedSRL"), "unknown name 'SpikedSRL': did you mean 'SpikedSLR'?"),
+        (lambda: build("softmax"), "unknown name 'softmax': did you mean 'Softmax'?"),
+        (
+            lambda: build("SpikedSLR", (2,), {"snrr": 1}),
+            "unknown field of SpikedSLR 'snrr': did you mean 'snr'?",
+        ),
+        (
+            lambda: from_json({"type": "Erf", "scael": 1}),
+            "unknown field of Erf 'scael': did you mean 'scale'?",
+        ),
+        (lambda: assign(Erf(), "shfit", 1), "unknown field of Erf 'shfit': did you mean 'shift'?"),
+        (
+            lambda: assign(KeyValueAttention(Erf()), "activation.ofset", 1),
+            "unknown field of Erf 'ofset': did you mean 'offset'?",
+        ),
+    ],
+)
+def test_unknown_names_are_answered_with_the_nearest(make, sentence):
+    with pytest.raises(UnknownName) as refused:
+        make()
+    assert str(refused.value) == sentence
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("name", names())
+def test_a_name_with_one_letter_missing_finds_itself(name):
+    with pytest.raises(UnknownName, match=f"did you mean '{name}'"):
+        lookup(name[:-1])
+
+
+def test_a_name_like_no_other_gets_the_whole_list():
+    with pytest.raises(UnknownName, match=r"^unknown field of Erf 'qqq': known: offset, scale, shift\.$"):
+        build("Erf", (), {"qqq": 1})
+
+
+def test_build_says_what_is_missing_twice_or_too_much():
+    with pytest.raises(InvalidParameter, match=r"^SpikedSLR: snr is missing \(its fields are tokens, snr, "):
+        build("SpikedSLR", (2,))
+    with pytest.raises(InvalidParameter, match=r"^SpikedSLR: tokens is given twice\.$"):
+        build("SpikedSLR", (2,), {"tokens": 3, "snr": 1})
+    with pytest.raises(InvalidParameter, match=r"^Erf: takes 3 values \(scale, shift, offset\), got 4\.$"):
+        build("Erf", (1, 2, 3, 4))
+    assert build("SpikedSLR", (2,), {"snr": 1}) == SpikedSLR(2, 1)
+
+
+def test_two_specs_cannot_share_a_name(registry):
+    with pytest.raises(ValueError, match="two specs are named SpikedSLR"):
+        spec(type("SpikedSLR", (Spec,), {}))
+
+
+def test_names_by_family():
+    assert {"SpikedSLR"} <= set(names("task"))
+    assert {"Erf", "Linear", "Softmax", "Softplus"} <= set(names("activation"))
+    assert set(names("task")).isdisjoint(names("model"))
+    assert names() == sorted(names())
+
+
+# --- dotted paths ------------------------------------------------------------------------------
+
+
+def test_assign_replaces_at_any_depth_and_leaves_the_original():
+    model = KeyValueAttention(Erf(0.5), unit_norm=True)
+    assert assign(model, "unit_norm", False) == KeyValueAttention(Erf(0.5))
+    assert assign(model, "activation.scale", 2) == KeyValueAttention(Erf(2.0), unit_norm=True)
+    assert assign(model, "activation", Softmax()) == KeyValueAttention(Softmax(), unit_norm=True)
+    learner = ProjectedDescent(0.1, 5, Overlaps(0.5, 0.1))
+    assert assign(learner, "start.key", 0.25).start == Overlaps(0.25, 0.1)
+    assert model == KeyValueAttention(Erf(0.5), unit_norm=True)
+
+
+def test_assign_checks_the_new_value():
+    with pytest.raises(InvalidParameter, match=r"^Erf\(scale=-1\.0\): scale must be > 0"):
+        assign(KeyValueAttention(Erf()), "activation.scale", -1)
+    with pytest.raises(InvalidParameter, match=r"no such vectors exist"):
+        assign(Overlaps(0.5, 0.1), "key", 2)
+
+
+@pytest.mark.parametrize("path", ["", ".", "activation.", "activation..scale", "activation.scale.x", "unit_norm.x"])
+def test_paths_that_lead_nowhere_are_refused(path):
+    with pytest.raises(InvalidParameter):
+        assign(KeyValueAttention(Erf()), path, 1.0)
+
+
+def test_a_path_through_a_number_says_so():
+    with pytest.raises(InvalidParameter, match=r"^Erf\.scale has no fields; cannot set 'scale\.x'\.$"):
+        assign(Erf(), "scale.x", 1.0)
+
+
+# --- lowering ----------------------------------------------------------------------------------
+
+
+@pytest.mark.exact
+def test_lower_splits_static_from_traced():
+    static, traced = lower(KeyValueAttention(Erf(0.5, None, 0.25), unit_norm=True), "model.")
+    assert traced == {"model.activation.scale": 0.5, "model.activation.offset": 0.25}
+    assert static == (
+        "KeyValueAttention",
+        ("model.activation", ("Erf", ("model.activation.shift", None))),
+        ("model.unit_norm", True),
+    )
+
+
+def test_lengths_counts_and_words_are_static():
+    task = SpikedSLR({2: 0.5, 3: 0.5}, 4, noise=0.1)
+    static, traced = lower(task)
+    assert static == ("SpikedSLR", ("tokens", ((2, 0.5), (3, 0.5))))
+    assert traced == {"snr": 4.0, "relevant_std": 1.0, "noise": 0.1}
+    a = lower(OnlineSGD(0.1, 10, 5, "sphere", d=10, runs=3))
+    b = lower(OnlineSGD(0.1, 10, 6, "sphere", d=10, runs=3))
+    assert a[0] != b[0]
+    assert a[1] == b[1] == {"lr": 0.1, "schedule": 0.0}
+
+
+def test_none_and_infinity_are_static(registry):
+    @spec
+    class Limit(Spec):
+        family: ClassVar[str] = "task"
+        snr: float | None = real(lo=0.0, infinite=True, free=True)
+
+    keys = {x: lower(Limit(x))[0] for x in (None, math.inf, 1.0, 2.0)}
+    assert lower(Limit(None)) == (("Limit", ("snr", None)), {})
+    assert lower(Limit(math.inf)) == (("Limit", ("snr", math.inf)), {})
+    assert keys[1.0] == keys[2.0] == ("Limit",)
+    assert len(set(keys.values())) == 3
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("cls", REGISTERED)
+def test_changing_a_traced_value_leaves_the_static_key_alone(cls):
+    @quick
+    @given(instances(cls), st.data())
+    def holds(value, data):
+        static, traced = lower(value)
+        hash(static)
+        assert all(type(x) is float and math.isfinite(x) for x in traced.values())
+        if not traced:
+            return
+        path = data.draw(st.sampled_from(sorted(traced)))
+        try:
+            changed = assign(value, path, 0.875 * traced[path] + 1e-6)
+        except InvalidParameter:
+            return  # another condition of the spec; the value itself is tested above
+        new_static, new_traced = lower(changed)
+        assert new_static == static
+        assert new_traced.keys() == traced.keys()
+        assert {p for p in traced if new_traced[p] != traced[p]} == {path}
+
+    holds()
+
+
+def test_starts_in_a_tuple_are_traced_like_a_single_start():
+    """DESIGN lists what is static, and the numbers of a start are not among it: a sweep compiles once."""
+    a, b, c = Overlaps(0.5, 0.1), Overlaps(0.2, -0.3), Overlaps(0.25, -0.3)
+    single = [lower(ProjectedDescent(0.1, 5, x))[0] for x in (b, c)]
+    several = [lower(ProjectedDescent(0.1, 5, (a, x)))[0] for x in (b, c)]
+    assert single[0] == single[1]
+    assert several[0] == several[1]
+    assert several[0] != lower(ProjectedDescent(0.1, 5, (a, b, c)))[0]  # how many there are is a shape
+
+
+@pytest.mark.negative
+def test_static_fields_do_change_the_static_key():
+    base = lower(SpikedSLR(2, 1))[0]
+    assert lower(SpikedSLR(3, 1))[0] != base
+    assert lower(Softmax())[0] != lower(Erf())[0]
+    assert lower(Erf(None))[0] != lower(Erf(1.0))[0]
