@@ -35,7 +35,7 @@ def classify(task: SpikedSLR, model: KeyValueAttention, five: np.ndarray) -> str
     """ "oracle", "swapped" or "other", up to the common sign of (k, v)."""
     points = {"oracle": ORACLE}
     activation = model.activation
-    if isinstance(activation, Erf) and not activation.shift and not activation.offset:
+    if isinstance(activation, Erf) and activation.odd:
         points["swapped"] = swapped_point(task, model)
     for name, point in points.items():
         if min(np.max(np.abs(five - point)), np.max(np.abs(five - _SIGN * point))) < NEAR:

@@ -7,7 +7,7 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.jsonio import plain
 from needlepoint.core.results import Measurement, Prediction, Result
+from needlepoint.core.specs import Spec
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,10 @@ class Row:
     d: int
     predicted: float
     predicted_error: float
+    predicted_kind: str
     measured: float
     measured_error: float
+    measured_kind: str
     gap: float
     z: float
     repeats: int
@@ -54,10 +57,11 @@ class Comparison:
 
     @property
     def worst(self) -> float:
-        """The largest |z|: extrapolated where that exists, otherwise over the rows."""
+        """The largest |z|: extrapolated where that exists, otherwise over the rows; NaN if any is NaN."""
         extrapolated = {e.metric: abs(e.z_extrapolated) for e in self.extrapolations}
         others = [abs(r.z) for r in self.rows if r.metric not in extrapolated]
-        return max([*extrapolated.values(), *others], default=0.0)
+        every = [*extrapolated.values(), *others]
+        return math.nan if any(math.isnan(z) for z in every) else max(every, default=0.0)
 
     def to_json(self) -> dict[str, Any]:
         return plain(
@@ -76,7 +80,7 @@ class Comparison:
         return text.getvalue()
 
     def __str__(self) -> str:
-        head = f"{'metric':<16}{'d':>7}{'predicted':>14}{'measured':>14}{'std error':>11}{'z':>8}  theory"
+        head = f"{'metric':<16}{'d':>7}{'predicted':>14}{'measured':>14}{'error':>11}{'z':>8}  theory"
         lines = [head]
         for r in self.rows:
             kind = "exact" if r.exact else "limit"
@@ -95,7 +99,7 @@ class Comparison:
 
 
 def compare(prediction: Prediction, measurements: Measurement | Sequence[Measurement]) -> Comparison:
-    """Rows of predicted against measured for every metric that both have.
+    """Rows of predicted against measured for every metric and overlap that both have with an error.
 
     Where the theory is a limit, a z-score at one d mostly measures the finite size; from three sizes
     on `z_extrapolated` compares the prediction with a fit in 1/d.
@@ -106,23 +110,52 @@ def compare(prediction: Prediction, measurements: Measurement | Sequence[Measure
         raise InvalidParameter("compare(measurements=[]): at least one measurement is needed.")
     for m in measurements:
         _same_question(prediction, m)
-    names = [n for n in prediction.metrics if all(n in m.metrics for m in measurements)]
-    rows = [_row(prediction, m, n, prediction.metrics[n], m.metrics[n]) for n in names for m in measurements]
+    predicted, measured = _quantities(prediction), [_quantities(m) for m in measurements]
+    names = [n for n in predicted if all(n in q for q in measured)]
+    if not names:
+        raise InvalidParameter("compare: the prediction and the measurements have no metric in common.")
+    rows = [
+        _row(prediction, m, n, predicted[n], q[n]) for n in names for m, q in zip(measurements, measured, strict=True)
+    ]
     fits = []
     if not prediction.exact and len({m.d for m in measurements}) >= 3:
-        fits = [_extrapolate(n, prediction.metrics[n], measurements) for n in names]
-    for name, (predicted, pairs) in _overlap_pairs(prediction, measurements).items():
-        rows += [_row(prediction, m, name, predicted, e) for m, e in pairs]
+        fits = [_extrapolate(n, predicted[n], [q[n] for q in measured], measurements) for n in names]
     return Comparison(tuple(rows), tuple(fits))
+
+
+def _quantities(result: Result) -> dict[str, Estimate]:
+    """Metrics, and the overlaps that carry an error (a chosen overlap is not a comparison)."""
+    found = dict(result.metrics)
+    if result.overlaps is not None:
+        kind = "stderr" if any(e.kind == "stderr" for e in result.metrics.values()) else "numerical"
+        for name, value in result.overlaps.items():
+            if name in result.overlaps_error:
+                found[name] = Estimate(value, result.overlaps_error[name], kind)
+    return found
 
 
 def _same_question(prediction: Prediction, m: Measurement) -> None:
     task, model, learner = prediction.resolved or (prediction.task, prediction.model, prediction.learner)
-    if (task, model) != (m.task, m.model) or type(learner) is not type(m.learner):
+    if (task, model) != (m.task, m.model) or _asked(learner) != _asked(m.learner):
         raise InvalidParameter(
             f"compare: the measurement answers another question ({m.task!r}, {m.model!r}, {m.learner!r}) than "
             f"the prediction ({task!r}, {model!r}, {learner!r}); simulate prediction.resolved."
         )
+    d = getattr(learner, "d", None)
+    if prediction.exact and d is not None and d != m.d:
+        raise InvalidParameter(f"compare: the prediction is exact at d={d} and the measurement was made at d={m.d}.")
+
+
+def _asked(learner: Spec) -> dict[str, Any]:
+    """What the learner does; at which size and how often is the measurement's affair."""
+    return {name: value for name, value in learner.to_json().items() if name not in ("d", "runs")}
+
+
+def _runs(result: Result) -> int | None:
+    """Independent runs behind a standard error; None where the error does not come from a few runs."""
+    if isinstance(result, Measurement):
+        return result.repeats
+    return result.trajectory.runs if result.trajectory is not None else None
 
 
 def _row(prediction: Prediction, m: Measurement, name: str, predicted: Estimate, measured: Estimate) -> Row:
@@ -131,83 +164,73 @@ def _row(prediction: Prediction, m: Measurement, name: str, predicted: Estimate,
         d=m.d,
         predicted=predicted.value,
         predicted_error=predicted.error,
+        predicted_kind=predicted.kind,
         measured=measured.value,
         measured_error=measured.error,
+        measured_kind=measured.kind,
         gap=measured.value - predicted.value,
-        z=z_score(predicted, measured, m.repeats),
+        z=z_score(predicted, measured, m.repeats, _runs(prediction)),
         repeats=m.repeats,
         exact=prediction.exact,
     )
 
 
-def _overlap_pairs(
-    prediction: Prediction, measurements: Sequence[Measurement]
-) -> dict[str, tuple[Estimate, list[tuple[Measurement, Estimate]]]]:
-    """Overlaps where both sides have them with an error (a chosen overlap is not a comparison)."""
-    if prediction.overlaps is None or not prediction.overlaps_error:
-        return {}
-    pairs = {}
-    for name, value in prediction.overlaps.items():
-        having = [m for m in measurements if m.overlaps is not None and name in m.overlaps_error]
-        if name in prediction.overlaps_error and having:
-            predicted = Estimate(value, prediction.overlaps_error[name], _kind(prediction))
-            pairs[name] = (
-                predicted,
-                [(m, Estimate(getattr(m.overlaps, name), m.overlaps_error[name], _kind(m))) for m in having],
-            )
-    return pairs
-
-
-def _kind(result: Result) -> Literal["numerical", "stderr"]:
-    """Overlaps carry the same kind of error as the metrics beside them."""
-    return "stderr" if any(e.kind == "stderr" for e in result.metrics.values()) else "numerical"
-
-
-def z_score(predicted: Estimate, measured: Estimate, repeats: int) -> float:
+def z_score(predicted: Estimate, measured: Estimate, repeats: int, predicted_runs: int | None = None) -> float:
     """Gap over the joined standard error, numerical errors subtracted from |gap|, Student for few repeats.
 
-    The t value with repeats - 1 degrees of freedom is mapped to the normal z of the same probability.
-    A gap inside the numerical error is z = 0; outside it with no standard error at all, z is infinite.
+    The t value, with Welch's degrees of freedom, is mapped to the normal z of the same probability. A gap
+    inside the numerical error is z = 0; outside it with no standard error at all, z is infinite.
     """
     if not (math.isfinite(predicted.value) and math.isfinite(measured.value)):
         return math.nan
-    gap, numerical, variance = measured.value - predicted.value, 0.0, 0.0
-    for estimate in (predicted, measured):
+    if math.isnan(predicted.error) or math.isnan(measured.error):
+        return math.nan
+    gap, numerical, variance, spread = measured.value - predicted.value, 0.0, 0.0, 0.0
+    for estimate, runs in ((predicted, predicted_runs), (measured, repeats)):
         if estimate.kind == "numerical":
             numerical += estimate.error
         else:
             variance += estimate.error**2
+            spread += estimate.error**4 / (runs - 1) if runs and runs > 1 else 0.0
     excess = max(0.0, abs(gap) - numerical)
     if excess == 0.0 or math.isinf(variance):
         return 0.0
     if variance == 0.0:
         return math.copysign(math.inf, gap)
-    t = excess / math.sqrt(variance)
-    return math.copysign(_student_to_normal(t, repeats - 1), gap)
+    dof = variance**2 / spread if spread > 0 else math.inf
+    return math.copysign(_student_to_normal(excess / math.sqrt(variance), dof), gap)
 
 
-def _student_to_normal(t: float, dof: int) -> float:
-    if dof < 1 or dof > 200:
+def _student_to_normal(t: float, dof: float) -> float:
+    if dof > 1000:
         return t
     from scipy import stats
 
-    log_tail = stats.t.logsf(t, dof)
+    log_tail = float(stats.t.logsf(t, dof))
     return float(-stats.norm.ppf(math.exp(log_tail))) if log_tail > -700 else t
 
 
-def _extrapolate(name: str, predicted: Estimate, measurements: Sequence[Measurement]) -> Extrapolation:
-    """Weighted least squares of the measured metric on (1, 1/d)."""
-    y = np.array([m.metrics[name].value for m in measurements])
-    se = np.array([m.metrics[name].error for m in measurements])
+def _extrapolate(
+    name: str, predicted: Estimate, measured: Sequence[Estimate], measurements: Sequence[Measurement]
+) -> Extrapolation:
+    """Weighted least squares of the measured values on (1, 1/d).
+
+    The weights are themselves estimated from few repeats; Meier's correction widens the error for that.
+    """
+    y = np.array([e.value for e in measured])
+    se = np.array([e.error for e in measured])
     if not np.all(np.isfinite(y) & np.isfinite(se) & (se > 0)):
         return Extrapolation(name, predicted.value, math.nan, math.nan, math.nan, math.nan)
     design = np.stack([np.ones(len(y)), 1.0 / np.array([m.d for m in measurements])], axis=1) / se[:, None]
     covariance = np.linalg.inv(design.T @ design)
-    intercept, slope = covariance @ (design.T @ (y / se))
+    gain = covariance @ design.T
+    intercept, slope = gain @ (y / se)
     residual = y / se - design @ np.array([intercept, slope])
+    leverage = np.einsum("ij,ji->i", design, gain)
+    runs = np.array([max(m.repeats, 2) for m in measurements])
+    variance = float(np.sum(gain[0] ** 2 * (1 + 4 * (1 - leverage) / (runs - 1))))
+    fitted = Estimate(float(intercept), math.sqrt(variance), "stderr")
+    z = z_score(predicted, fitted, int(runs.min()))
     dof = len(y) - 2
-    fitted = Estimate(intercept, float(np.sqrt(covariance[0, 0])), "stderr")
-    fewest = min(m.repeats for m in measurements)
-    z = z_score(predicted, fitted, fewest)
     chi2 = float(residual @ residual) / dof if dof else math.nan
     return Extrapolation(name, predicted.value, fitted.value, fitted.error, z, chi2)

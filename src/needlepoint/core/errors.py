@@ -17,9 +17,9 @@ class InvalidParameter(NeedlepointError, ValueError):
 class UnknownName(InvalidParameter):
     """A name that is not registered; the message carries the nearest one that is."""
 
-    def __init__(self, what: str, name: str, known: Iterable[str]):
+    def __init__(self, what: str, name: object, known: Iterable[str]):
         known = sorted(known)
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+        near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}."
         super().__init__(f"unknown {what} {name!r}: {hint}")
 

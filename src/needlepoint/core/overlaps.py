@@ -41,11 +41,11 @@ class Overlaps(Spec):
     value_sq: float = real(lo=0.0, default=1.0, why="|v|^2")
 
     def check(self) -> None:
-        gram, scale = self.gram(), max(1.0, self.key_sq, self.value_sq)
+        gram = self.gram()
         for size in (2, 3, 4):
             for subset in itertools.combinations(range(4), size):
                 lowest = float(np.linalg.eigvalsh(gram[np.ix_(subset, subset)])[0])
-                if lowest < -1e-9 * scale:
+                if lowest < -1e-9 * max(gram[i, i] for i in subset):
                     named = ", ".join(_VECTORS[i] for i in subset)
                     raise InvalidParameter(
                         f"{self!r}: no such vectors exist: the Gram matrix of ({named}) must be positive "
@@ -89,8 +89,11 @@ def frame_coordinates(five: np.ndarray, key_sq: Any = 1.0, value_sq: Any = 1.0) 
     k3 = np.sqrt(np.maximum(0.0, key_sq - kappa**2 - eta**2))
     along = rho - kappa * theta - eta * nu
     present = k3 > 1e-12 * np.sqrt(np.maximum(key_sq, 1e-300))
-    v3 = np.where(present, along / np.where(present, k3, 1.0), 0.0)
-    v4 = np.sqrt(np.maximum(0.0, value_sq - theta**2 - nu**2 - v3**2))
+    # where k almost lies in that plane the quotient is rounding: v3 never exceeds what is left of v
+    left = np.maximum(0.0, value_sq - theta**2 - nu**2)
+    room = np.sqrt(left + 1e-15 * value_sq)
+    v3 = np.clip(np.where(present, along / np.where(present, k3, 1.0), 0.0), -room, room)
+    v4 = np.sqrt(np.maximum(0.0, left - v3**2))
     return np.array([kappa, eta, k3, theta, nu, v3, v4])
 
 

@@ -32,7 +32,10 @@ def parse_value(text: str) -> Any:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise InvalidParameter(f"cannot read {text!r}: write it as in Python, e.g. Erf(scale=0.1).") from None
-    return _value(tree.body, text)
+    try:
+        return _value(tree.body, text)
+    except RecursionError:
+        raise InvalidParameter("the expression is nested too deeply; use a spec file.") from None
 
 
 def parse_spec(text: str, family: str) -> Spec | None:
@@ -62,15 +65,14 @@ def _value(node: ast.expr, text: str) -> Any:
         case ast.Tuple(elts=items) | ast.List(elts=items):
             return tuple(_value(i, text) for i in items)
         case ast.Dict(keys=keys, values=values) if all(k is not None for k in keys):
-            return {_value(k, text): _value(v, text) for k, v in zip(keys, values, strict=True) if k}
+            return {_number(k, text): _value(v, text) for k, v in zip(keys, values, strict=True) if k}
         case ast.Call(func=ast.Name(id="sqrt"), args=[arg], keywords=[]):
-            return _arithmetic(operator.pow, _number(arg, text), 0.5, text)
+            return _arithmetic(lambda x, _: math.sqrt(x), _number(arg, text), 0, text)
         case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if all(k.arg for k in keywords):
-            return build(
-                name,
-                [_value(a, text) for a in args],
-                {k.arg: _value(k.value, text) for k in keywords if k.arg},
-            )
+            values = {k.arg: _value(k.value, text) for k in keywords if k.arg}
+            if len(values) < len(keywords):
+                raise InvalidParameter(f"a field of {name} is given twice in {text!r}.")
+            return build(name, [_value(a, text) for a in args], values)
     raise InvalidParameter(f"cannot read {ast.unparse(node)!r} in {text!r}: only names, numbers and specs.")
 
 
@@ -86,6 +88,8 @@ def _arithmetic(op: Any, x: float, y: float, text: str) -> float | int:
         raise InvalidParameter(f"a power in {text!r} is too large to be meant.")
     try:
         result = op(x, y)
+        if not isinstance(result, complex):
+            float(result)
     except (ZeroDivisionError, OverflowError, ValueError):
         result = math.nan
     if isinstance(result, complex) or math.isnan(result):
@@ -123,7 +127,10 @@ def combine(document: dict[str, Any], given: dict[str, str | None], changes: lis
         elif isinstance(stored, str):
             parts[part] = parse_spec(stored, part)
         elif stored is not None:
-            parts[part] = from_json(stored)
+            value = from_json(stored)
+            if value.family != part:
+                raise InvalidParameter(f"{value!r} is not a {part}; one of {', '.join(names(part))}.")
+            parts[part] = value
         else:
             parts[part] = None
     for change in changes:

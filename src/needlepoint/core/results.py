@@ -22,7 +22,7 @@ def silent(_: float) -> None:
     """The progress callback that shows nothing."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trajectory:
     """Overlaps along a run: `overlaps[name]` and `excess_risk` are arrays of runs x records.
 
@@ -66,7 +66,7 @@ class Trajectory:
         )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Result:
     """Shared by Prediction and Measurement; metrics are attributes (`result.risk`) as Estimates."""
 
@@ -131,7 +131,7 @@ class Result:
     __repr__ = __str__
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Prediction(Result):
     """The answer of the theory. `exact` says that it holds at the stated d, not only in the limit."""
 
@@ -154,7 +154,7 @@ class Prediction(Result):
         return plain({**self._head(), **more})
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Measurement(Result):
     """The same question answered by sampling and training at dimension d, `repeats` times."""
 

@@ -65,7 +65,7 @@ class Real(Kind):
             if value is None or isinstance(value, (bool, str, bytes)):
                 raise TypeError
             x = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise InvalidParameter(refusal(where, value, self.admissible(), self.why)) from None
         below = x <= self.lo if self.open_lo else x < self.lo
         bad = math.isnan(x) or (math.isinf(x) and not self.infinite) or below or x > self.hi
@@ -128,7 +128,7 @@ class Lengths(Kind):
             return int(value)
         try:
             pairs = sorted((n, float(p)) for n, p in (value.items() if isinstance(value, Mapping) else value))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise InvalidParameter(
                 refusal(where, value, "a whole number >= 1 or {length: probability, ...}", self.why)
             ) from None
@@ -143,7 +143,9 @@ class Lengths(Kind):
             )
         if len(pairs) == 1:
             return int(pairs[0][0])
-        return tuple((int(n), p / total) for n, p in pairs)
+        # normalising twice would move the last digit, and with it the id
+        share = 1.0 if abs(total - 1.0) < 1e-13 else total
+        return tuple((int(n), p / share) for n, p in pairs)
 
     def to_json(self, value: Any) -> Any:
         return value if isinstance(value, int) else [[n, p] for n, p in value]
@@ -200,7 +202,7 @@ def refusal(where: str, value: Any, admissible: str, why: str = "") -> str:
 
 
 def _is_whole(value: Any) -> TypeGuard[int]:
-    if isinstance(value, (bool, str)):
+    if isinstance(value, (bool, str, bytes)):
         return False
     try:
         return float(value) == int(value)
@@ -324,8 +326,8 @@ def names(family: str | None = None) -> list[str]:
     return sorted(n for n, c in _REGISTRY.items() if family in (None, c.family))
 
 
-def lookup(name: str) -> type[Spec]:
-    if name not in _REGISTRY:
+def lookup(name: Any) -> type[Spec]:
+    if not isinstance(name, str) or name not in _REGISTRY:
         raise UnknownName("name", name, _REGISTRY)
     return _REGISTRY[name]
 
@@ -386,10 +388,15 @@ def lower(value: Spec, prefix: str = "") -> Lowered:
     traced: dict[str, float] = {}
     for f in _kinds(type(value)):
         kind, x, path = f.metadata["kind"], getattr(value, f.name), prefix + f.name
-        if isinstance(x, Spec):
-            inner_static, inner = lower(x, path + ".")
-            static.append((path, inner_static))
-            traced.update(inner)
+        parts = [(f"{path}.", x)] if isinstance(x, Spec) else []
+        if isinstance(x, tuple) and all(isinstance(one, Spec) for one in x):
+            parts = [(f"{path}.{i}.", one) for i, one in enumerate(x)]
+        if parts:
+            lowered = [lower(one, prefix) for prefix, one in parts]
+            keys = tuple(key for key, _ in lowered)
+            static.append((path, keys[0] if isinstance(x, Spec) else keys))
+            for _, inner in lowered:
+                traced.update(inner)
         elif kind.traced and x is not None and math.isfinite(x):
             traced[path] = x
         else:

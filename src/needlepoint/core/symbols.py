@@ -26,6 +26,7 @@ SYMBOLS: tuple[Symbol, ...] = (
     Symbol("scale", r"\lambda", "factor on the score inside erf", "> 0", {_ERF: r"\lambda"}),
     Symbol("shift", "b", "constant added to the scaled score inside erf", "real"),
     Symbol("offset", "o", "constant added to erf", "real"),
+    Symbol("alpha", r"\alpha", "samples over d (or over d squared: the learner says which)", "> 0"),
     Symbol("lr", r"\ell", "step size of descent and SGD", "> 0", {_ERF: r"\alpha"}),
     Symbol("schedule", "h", "scale_t = scale / (1 + schedule t)", ">= 0"),
     Symbol("batch", "B", "sequences in a step of SGD", "whole, >= 1", {_ERF: "B"}),

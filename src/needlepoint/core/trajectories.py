@@ -23,11 +23,14 @@ def named(five: np.ndarray) -> dict[str, np.ndarray]:
     return dict(zip(FIVE, np.asarray(five, dtype=float), strict=True))
 
 
-def summarise(trajectory: Trajectory, noise_var: float, numerical: dict[str, float] | None = None) -> dict[str, Any]:
+def summarise(
+    trajectory: Trajectory, noise_var: float, *, odd: bool, numerical: dict[str, float] | None = None
+) -> dict[str, Any]:
     """Metrics and mean overlaps at the last record, as keyword arguments of a result.
 
     The errors are standard errors over runs; where `numerical` gives errors by name (deterministic
-    runs from given starts), those instead. Runs that left the finite numbers make the status DIVERGED.
+    runs from given starts), those instead. With an `odd` activation the sign of (k, v) is a gauge, fixed run
+    by run before averaging. Runs that left the finite numbers make the status DIVERGED.
     """
     finite = np.all(np.isfinite(trajectory.excess_risk), axis=1)
     if not finite.all():
@@ -40,7 +43,8 @@ def summarise(trajectory: Trajectory, noise_var: float, numerical: dict[str, flo
         nothing = {name: Estimate(np.nan, np.inf) for name in ("risk", "excess_risk")}
         return {"metrics": nothing, "status": Status.DIVERGED, "notes": (note,), "trajectory": trajectory}
     end = trajectory.excess_risk[:, -1]
-    overlaps = {name: x[:, -1] for name, x in fix_gauge(trajectory.overlaps).items()}
+    paths = fix_gauge(trajectory.overlaps) if odd else trajectory.overlaps
+    overlaps = {name: x[:, -1] for name, x in paths.items()}
     if numerical is None:
         excess = mean_estimate(end)
         errors = {name: mean_estimate(x).error for name, x in overlaps.items()}

@@ -41,6 +41,11 @@ class Erf(Activation):
     shift: float | None = real(free=True, default=0.0)
     offset: float | None = real(free=True, default=0.0)
 
+    @property
+    def odd(self) -> bool:
+        """True for a pure erf, where (k, v) -> (-k, -v) changes nothing."""
+        return self.shift == 0.0 and self.offset == 0.0
+
     @staticmethod
     def weights(scores: Any, constants: Mapping[str, Any]) -> Any:
         from jax.scipy.special import erf

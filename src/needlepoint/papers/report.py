@@ -64,7 +64,7 @@ def _section(done: Reproduced) -> str:
 def _table(rows: Sequence[Row]) -> str:
     if not rows:
         return ""
-    head = "".join(f"<th>{c}</th>" for c in ("metric", "d", "predicted", "measured", "standard error", "z", "theory"))
+    head = "".join(f"<th>{c}</th>" for c in ("metric", "d", "predicted", "measured", "error", "z", "theory"))
     cells = []
     for row in rows:
         far = ' class="far"' if not abs(row.z) < FAR else ""

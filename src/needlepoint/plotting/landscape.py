@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
-from needlepoint.plotting.style import COLOURS, panels
+from needlepoint.plotting.style import COLOURS, panels, styled
 
 _MARKS = {"minimum": ("o", COLOURS[2]), "maximum": ("s", COLOURS[1]), "saddle": ("X", COLOURS[3])}
 
@@ -27,6 +27,7 @@ class FlowPanel:
     nullcline: Callable[[np.ndarray], np.ndarray]
 
 
+@styled
 def flow_panels(shown: Sequence[FlowPanel]) -> Figure:
     """Arrows show the direction, colour the magnitude (logarithmic); the dashed line is where key_dot changes sign."""
     figure, axes = panels(1, len(shown), 4.2 * len(shown) + 0.6, 4.2)
@@ -60,6 +61,6 @@ def flow_panels(shown: Sequence[FlowPanel]) -> Figure:
         axis.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), aspect="equal", title=panel.title)
         axis.set_xlabel(r"$\kappa$ (key)")
         axis.set_ylabel(r"$\nu$ (value)")
-    axes[0][0].legend(loc="lower left", bbox_to_anchor=(0.0, 1.08), ncols=4, fontsize=8)
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
     figure.colorbar(arrows, ax=list(axes[0]), shrink=0.8, label="speed of the flow")
     return figure

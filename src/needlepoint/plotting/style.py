@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 import matplotlib
 from matplotlib.figure import Figure
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 COLOURS = ("#1f5fa8", "#c8531c", "#2a8a57", "#7a4fa3", "#8a6d1d", "#444444")
 THEORY, TRAINING = "theory", "training"
@@ -25,9 +30,18 @@ _RC = {
 }
 
 
+def styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Run a drawing function in the house style, leaving matplotlib's own settings alone."""
+
+    @functools.wraps(draw)
+    def inside(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with matplotlib.rc_context(_RC):  # pyright: ignore[reportArgumentType]
+            return draw(*args, **kwargs)
+
+    return inside
+
+
 def panels(rows: int, columns: int, width: float, height: float, **options: Any) -> tuple[Figure, Any]:
-    """A figure and its axes (always a two-dimensional array) in the house style."""
-    with matplotlib.rc_context(_RC):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        axes = figure.subplots(rows, columns, squeeze=False, **options)
-    return figure, axes
+    """A figure and its axes (always a two-dimensional array)."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from needlepoint.core.results import Trajectory
-from needlepoint.plotting.style import COLOURS, THEORY, TRAINING, panels
+from needlepoint.plotting.style import COLOURS, THEORY, TRAINING, panels, styled
 
 Series = dict[str, np.ndarray]
 FLOOR = 1e-8  # the distance panel starts here; smaller distances are drawn on its lower edge
@@ -25,6 +25,7 @@ def quantities(trajectory: Trajectory) -> Series:
     }
 
 
+@styled
 def four_panels(
     theory: Trajectory,
     training: Trajectory | None,
@@ -34,7 +35,7 @@ def four_panels(
     risk_limits: tuple[float, float] = (-0.1, 6.0),
 ) -> Figure:
     """Mean and 95 % interval over runs of the theory (or every run), training means with their errors on top."""
-    figure, axes = panels(1, 4, 13.2, 3.2)
+    figure, axes = panels(1, 4, 13.2, 3.7)
     (risk_axis, alignment_axis, path_axis, distance_axis) = axes[0]
     shown = quantities(theory)
     _lines(risk_axis, theory.steps, shown["excess_risk"], COLOURS[0], THEORY, all_runs)
@@ -50,7 +51,8 @@ def four_panels(
     _paths(path_axis, theory)
     floored = np.maximum(shown["distance"], FLOOR)
     _lines(distance_axis, theory.steps, floored, COLOURS[0], THEORY, all_runs)
-    distance_axis.set(yscale="log", ylim=(FLOOR, 2.0), xlabel="step", title="Distance to the manifold")
+    distance_axis.set_ylim(FLOOR, 2.0)
+    distance_axis.set(yscale="log", xlabel="step", title="Distance to the manifold")
     distance_axis.set_ylabel(r"$\sqrt{\theta^2+\eta^2+\rho^2}$")
     if training is not None:
         measured = quantities(training)
@@ -64,7 +66,8 @@ def four_panels(
     for axis in (risk_axis, alignment_axis, distance_axis):
         axis.xaxis.set_major_locator(MaxNLocator(4))
         axis.xaxis.set_major_formatter(FuncFormatter(_thousands))
-        axis.legend(loc="best")
+    for axis in axes[0]:
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2))
     return figure
 
 
@@ -118,7 +121,6 @@ def _paths(axis: Any, theory: Trajectory) -> None:
     axis.set(xlim=(-1.08, 1.08), ylim=(-1.08, 1.08), title="Paths", aspect="equal")
     axis.set_xlabel(r"$\kappa$ (key)")
     axis.set_ylabel(r"$\nu$ (value)")
-    axis.legend(loc="upper left", fontsize=7)
 
 
 def trajectory_table(theory: Trajectory, training: Trajectory | None) -> tuple[list[str], list[list[Any]]]:

@@ -93,7 +93,7 @@ def trajectory_measurement(
         task,
         model,
         learner,
-        **summarise(trajectory, task.noise_var, numerical),
+        **summarise(trajectory, task.noise_var, odd=activation.odd, numerical=numerical),
         branch=ends[0] if len(set(ends)) == 1 else None,
         d=options.d,
         repeats=runs,

@@ -71,7 +71,7 @@ def predict_descent(
     final = model.replace(activation=activation.replace(scale=float(scales[-1])))
     ends = tuple(classify(task, final, history[:, run, -1]) for run in range(runs))
     trajectory = Trajectory(np.array(marks), scales, named(history), risk, ends)
-    summary = summarise(trajectory, task.noise_var, numerical)
+    summary = summarise(trajectory, task.noise_var, odd=activation.odd, numerical=numerical)
     if numerical and max(numerical.values()) > 1e-6:
         summary["notes"] = ("the path amplifies rounding (a chaotic transient): its error is not small.",)
     branch = ends[0] if len(set(ends)) == 1 else None

@@ -49,7 +49,7 @@ def _pure_erf(task: Any, model: Any) -> float:
     """The scale of a pure erf on unit spheres; everything here is about that model."""
     ok = isinstance(task, SpikedSLR) and isinstance(model, KeyValueAttention) and model.unit_norm
     activation = model.activation if ok else None
-    if not isinstance(activation, Erf) or activation.shift != 0.0 or activation.offset != 0.0:
+    if not isinstance(activation, Erf) or not activation.odd:
         raise InvalidParameter(
             f"({task!r}, {model!r}): the landscape is known for SpikedSLR and "
             "KeyValueAttention(Erf(scale=...), unit_norm=True) without shift and offset."
@@ -117,6 +117,8 @@ def swapped_minimum(task: SpikedSLR, model: KeyValueAttention) -> FixedPoint:
     only rotate the part of v outside the teachers and k have rate 0.
     """
     _pure_erf(task, model)
+    if task.snr == 0:
+        raise InvalidParameter(f"{task!r}: snr must be > 0 (without a spike there is nothing to swap with).")
     five = swapped_point(task, model)
     risk = float(erf_location.unit_excess_risk(erf_location.constants(task, model), jnp.asarray(five)))
     rates = tuple(-float(x) for x in _curvatures(task, model, five))
@@ -188,13 +190,14 @@ def swapped_crossing(task: SpikedSLR) -> Estimate:
 def oracle_instability(task: SpikedSLR) -> Estimate:
     r"""eq:oracle-instability. The scale above which the oracle is a saddle; infinite if there is none.
 
-    The root of the lowest curvature at the oracle. In the saturated regime it is
+    The root of the lowest curvature at the oracle. In the saturated regime, at fixed length, it is
     $\frac12\sqrt{4/(1 - \frac{(L-1)G}{snr + G})^2 - 1}$, which tends to $\sqrt3/2$.
     """
 
     def lowest(scale: float) -> float:
         plane = _plane_hessian(erf_location.constants(task, _with_scale(scale)), jnp.zeros(2))
-        return float(np.linalg.eigvalsh(np.asarray(plane))[0])
+        low, high = np.linalg.eigvalsh(np.asarray(plane))
+        return float(low + 1e-12 * high)  # a curvature below the rounding of the other one is no instability
 
     return _last_rise(lambda scale: -lowest(scale), _SCALES)
 

@@ -139,7 +139,6 @@ def _starts(within: str, free: tuple[str, ...], task: SpikedSLR, seed: int) -> n
 
 def _canonical_sign(five: np.ndarray, activation: Erf) -> Overlaps:
     """(k, v) -> (-k, -v) is a symmetry of a pure erf; report the representative with positive sum."""
-    odd = not activation.shift and not activation.offset
-    flip = -1.0 if odd and five[:4].sum() < 0 else 1.0
+    flip = -1.0 if activation.odd and five[:4].sum() < 0 else 1.0
     signs = [flip if name in ODD else 1.0 for name in FIVE]
     return Overlaps.from_five(np.clip(signs * five, -1.0, 1.0))

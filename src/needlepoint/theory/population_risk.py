@@ -121,17 +121,18 @@ def _qmc_kernel(activation: type[Activation], c: dict[str, Any], overlaps: Any, 
     """
     kappa, nu, theta, eta, rho, key_sq, value_sq = overlaps
     m, gamma = jnp.sqrt(c["task.snr"]), c["task.relevant_std"]
-    norm = jnp.sqrt(jnp.where(key_sq > 0, key_sq, 1.0))
+    norm = jnp.sqrt(jnp.where(key_sq > 0, key_sq, 1.0))  # of the quotients, which are 0 / 0 at k = 0
+    spread = jnp.where(key_sq > 0, norm, 0.0)
     first = jnp.arange(normals.shape[-1]) == 0
     s = jnp.where(first, gamma, 1.0)
     xi = s * normals
-    weights = jax.vmap(lambda scores: activation.weights(scores, c))(norm * xi + m * kappa * first)
+    weights = jax.vmap(lambda scores: activation.weights(scores, c))(spread * xi + m * kappa * first)
     mu = (rho / norm) * xi + m * theta * first
     residual = (eta / norm) * xi[:, 0] - jnp.sum(weights * mu, axis=-1)
     k11, k12 = 1 - (eta / norm) ** 2, nu - rho * eta / norm**2
     k22 = value_sq - (rho / norm) ** 2
-    spread = gamma**2 * (k11 - 2 * k12 * weights[:, 0]) + k22 * jnp.sum((s * weights) ** 2, axis=-1)
-    return jnp.mean(residual**2 + spread)
+    within = gamma**2 * (k11 - 2 * k12 * weights[:, 0]) + k22 * jnp.sum((s * weights) ** 2, axis=-1)
+    return jnp.mean(residual**2 + within)
 
 
 def _qmc(task: SpikedSLR, model: KeyValueAttention, overlaps: Overlaps) -> Estimate:

@@ -81,7 +81,7 @@ def predict_sgd(task: SpikedSLR, model: KeyValueAttention, learner: OnlineSGD, o
         task,
         model,
         learner,
-        **summarise(trajectory, task.noise_var),
+        **summarise(trajectory, task.noise_var, odd=activation.odd),
         branch=ends[0] if len(set(ends)) == 1 else None,
         resolved=(task, model, learner),
         exact=True,
