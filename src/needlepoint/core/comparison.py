@@ -17,6 +17,9 @@ from needlepoint.core.jsonio import plain
 from needlepoint.core.results import Measurement, Prediction, Result
 from needlepoint.core.specs import Spec
 
+ROUNDING = 1e-13
+"""Overlaps are of order one; runs that stay at zero differ by rounding, which is no disagreement."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -130,7 +133,7 @@ def _quantities(result: Result) -> dict[str, Estimate]:
         kind = "stderr" if any(e.kind == "stderr" for e in result.metrics.values()) else "numerical"
         for name, value in result.overlaps.items():
             if name in result.overlaps_error:
-                found[name] = Estimate(value, result.overlaps_error[name], kind)
+                found[name] = Estimate(value, math.hypot(result.overlaps_error[name], ROUNDING), kind)
     return found
 
 

@@ -282,7 +282,7 @@ _PREDICTORS = {
 def _dimension_points(size: Size) -> list[Point]:
     fine = [round(2 ** (i / 3)) for i in range(9, 25)]
     dimensions = fine + [2**i for i in range(9, 18 if size == "quick" else 21)]
-    largest = 1024 if size == "quick" else 8192  # token coordinates a sequence
+    largest = 2048 if size == "quick" else 8192  # token coordinates a sequence
     points = []
     for family, length in _LENGTHS.items():
         for d in dimensions:
@@ -291,8 +291,8 @@ def _dimension_points(size: Size) -> list[Point]:
                 learner = learner or BayesOptimal(d=d)
                 label = f"{family}, {name}"
                 points.append(Point("predict", task, model, learner, label=label, x=d))
-                most = {"best linear": 100, "Bayes": 200}.get(name, largest)
-                if d.bit_count() == 1 and length(d) * d <= most:
+                most = {"best linear": 100, "Bayes": 400}.get(name, largest)
+                if d in (8, 32, 128, 512) and length(d) * d <= most:
                     options = {"d": d, "repeats": 16, "samples": 4_000, "seed": 1}
                     points.append(
                         Point("simulate", task, model, learner, options, label, d, follow=name.startswith("oracle"))

@@ -117,8 +117,15 @@ def bayes_monte_carlo(
 
 
 def _schwinger(task: SpikedSLR, length: int, d: int, coarseness: float) -> float:
+    step, pair, empty = _transforms(task.snr, task.relevant_std, d, coarseness)
+    return (length - 1) * step * float(np.sum(pair * empty ** (length - 2)))
+
+
+@functools.lru_cache(maxsize=64)
+def _transforms(snr: float, gamma: float, d: int, coarseness: float) -> tuple[float, np.ndarray, np.ndarray]:
+    """Step in u, E_o[T e^-T] E_J[(v* . X)^2 e^-T] and E_o[e^-T] on the grid of u, for all lengths at once."""
     # notation: l(a, S) = q(a) - c S, q = -(a - m)^2 / (2 G) + a^2 / 2, a = k* . x and S = |x|^2 - a^2
-    m, gamma = math.sqrt(task.snr), task.relevant_std
+    m = math.sqrt(snr)
     G = gamma**2
     c = (1 / G - 1) / 2
     # S is chi-square with d - 1 degrees, times 1 (other) or G (relevant). Its rule is centred on the law of
@@ -140,7 +147,7 @@ def _schwinger(task: SpikedSLR, length: int, d: int, coarseness: float) -> float
     step = 0.1 * coarseness
     u = np.arange(-q.max() + shifts.min() - 38.0, -q.min() + shifts.max() + 5.0, step)
     if len(u) * len(a) > _LARGEST_TABLE:
-        return math.nan
+        return math.nan, np.ones(1), np.ones(1)
     table = np.concatenate(
         [
             _laplace(block, q, density_other, density_relevant)
@@ -157,7 +164,7 @@ def _schwinger(task: SpikedSLR, length: int, d: int, coarseness: float) -> float
             return spline(at)[..., column] @ weights
 
         first, empty, second = mean(0, other, s), mean(1, p_plain, plain_s), mean(2, value_sq, s)
-    return (length - 1) * step * float(np.sum(first * second * np.clip(empty, 0.0, 1.0) ** (length - 2)))
+    return step, first * second, np.clip(empty, 0.0, 1.0)
 
 
 def _spaced(low: float, high: float, m: float, G: float, coarseness: float) -> np.ndarray:
