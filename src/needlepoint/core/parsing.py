@@ -13,7 +13,7 @@ from typing import Any
 from needlepoint.core.errors import InvalidParameter, UnknownName
 from needlepoint.core.specs import Spec, assign, build, from_json, names
 
-_CONSTANTS = {"inf": math.inf, "pi": math.pi, "None": None, "True": True, "False": False}
+_CONSTANTS = {"inf": math.inf, "nan": math.nan, "pi": math.pi, "None": None, "True": True, "False": False}
 _BINARY = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,

@@ -141,6 +141,13 @@ class Prediction(Result):
     replicon: float | None = None
     residual: float | None = None
 
+    def __str__(self) -> str:
+        asked = (self.task, self.model, self.learner)
+        chosen = [repr(r) for r, a in zip(self.resolved or asked, asked, strict=True) if r != a]
+        return "\n".join([super().__str__(), *[f"  resolved      {text}" for text in chosen]])
+
+    __repr__ = __str__
+
     def to_json(self) -> dict[str, Any]:
         resolved = self.resolved or (self.task, self.model, self.learner)
         more = {
