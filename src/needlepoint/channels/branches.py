@@ -31,13 +31,13 @@ def swapped_point(task: SpikedSLR, model: KeyValueAttention) -> np.ndarray:
     return np.array([0.0, 0.0, theta, 1.0, 0.0])
 
 
-def classify(task: SpikedSLR, model: KeyValueAttention, five: np.ndarray) -> str:
-    """ "oracle", "swapped" or "other", up to the common sign of (k, v)."""
+def classify(task: SpikedSLR, model: KeyValueAttention, five: np.ndarray) -> tuple[str, ...]:
+    """ "oracle", "swapped" or "other" for each column of (5, runs) overlaps, up to the common sign of (k, v)."""
     points = {"oracle": ORACLE}
-    activation = model.activation
-    if isinstance(activation, Erf) and activation.odd:
+    if isinstance(model.activation, Erf) and model.activation.odd:
         points["swapped"] = swapped_point(task, model)
+    labels = np.full(five.shape[1], "other", dtype=object)
     for name, point in points.items():
-        if min(np.max(np.abs(five - point)), np.max(np.abs(five - _SIGN * point))) < NEAR:
-            return name
-    return "other"
+        away = [np.max(np.abs(five - sign[:, None] * point[:, None]), axis=0) for sign in (np.ones(5), _SIGN)]
+        labels[np.minimum(*away) < NEAR] = name
+    return tuple(labels)

@@ -397,7 +397,7 @@ def lower(value: Spec, prefix: str = "") -> Lowered:
             static.append((path, keys[0] if isinstance(x, Spec) else keys))
             for _, inner in lowered:
                 traced.update(inner)
-        elif kind.traced and x is not None and math.isfinite(x):
+        elif kind.traced and isinstance(x, float) and math.isfinite(x):
             traced[path] = x
         else:
             static.append((path, x))

@@ -15,9 +15,9 @@ PAPERS: dict[str, dict[str, str]] = {
         "about": "erf attention on single-location regression: risk, Bayes optimality, dynamics",
     },
     "2509.21936": {
-        "key": "arxiv250921936",
-        "title": "Statistical advantage of softmax attention: insights from single-location regression",
-        "author": "",
+        "key": "duranthon2025statistical",
+        "title": "Statistical Advantage of Softmax Attention: Insights from Single-Location Regression",
+        "author": "Duranthon, O. and Marion, P. and Boyer, C. and Loureiro, B. and Zdeborová, L.",
         "year": "2025",
         "about": "softmax against other attentions on single-location regression",
     },

@@ -87,7 +87,7 @@ def trajectory_measurement(
     scales = scale_at(activation.scale or 0.0, learner.schedule, marks)
     final = model.replace(activation=activation.replace(scale=float(scales[-1])))
     runs = paths.shape[1]
-    ends = tuple(classify(task, final, paths[:, run, -1]) for run in range(runs))
+    ends = classify(task, final, paths[:, :, -1])
     trajectory = Trajectory(np.array(marks), scales, named(paths), risk, ends)
     return Measurement(
         task,

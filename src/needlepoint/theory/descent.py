@@ -69,7 +69,7 @@ def predict_descent(
     history, risk = history[:, :runs], risk[:runs]
     scales = scale_at(activation.scale or 0.0, learner.schedule, marks)
     final = model.replace(activation=activation.replace(scale=float(scales[-1])))
-    ends = tuple(classify(task, final, history[:, run, -1]) for run in range(runs))
+    ends = classify(task, final, history[:, :, -1])
     trajectory = Trajectory(np.array(marks), scales, named(history), risk, ends)
     summary = summarise(trajectory, task.noise_var, odd=activation.odd, numerical=numerical)
     if numerical and max(numerical.values()) > 1e-6:

@@ -197,7 +197,7 @@ def oracle_instability(task: SpikedSLR) -> Estimate:
     def lowest(scale: float) -> float:
         plane = _plane_hessian(erf_location.constants(task, _with_scale(scale)), jnp.zeros(2))
         low, high = np.linalg.eigvalsh(np.asarray(plane))
-        return float(low + 1e-12 * high)  # a curvature below the rounding of the other one is no instability
+        return float(low + 1e-15 * high)  # a curvature below the rounding of the other one is no instability
 
     return _last_rise(lambda scale: -lowest(scale), _SCALES)
 

@@ -79,7 +79,7 @@ def predict_population(task: SpikedSLR, model: KeyValueAttention, learner: Popul
         {"risk": excess + task.noise_var, "excess_risk": excess},
         status=best.status,
         overlaps=overlaps,
-        branch=classify(task, resolved, overlaps.five()),
+        branch=classify(task, resolved, overlaps.five()[:, None])[0],
         resolved=(task, resolved, learner),
         exact=True,
         residual=best.residual,

@@ -75,7 +75,7 @@ def predict_sgd(task: SpikedSLR, model: KeyValueAttention, learner: OnlineSGD, o
     scales = scale_at(activation.scale or 0.0, learner.schedule, marks)
     risk = np.asarray(_risks({**c, "scale": scales}, paths))
     final = model.replace(activation=activation.replace(scale=float(scales[-1])))
-    ends = tuple(classify(task, final, paths[:, run, -1]) for run in range(runs))
+    ends = classify(task, final, paths[:, :, -1])
     trajectory = Trajectory(np.array(marks), scales, named(paths), risk, ends)
     return Prediction(
         task,

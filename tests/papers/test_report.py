@@ -1,0 +1,131 @@
+"""report.html: one self-contained page that lists what was reproduced and marks what disagrees."""
+
+import base64
+import dataclasses
+import json
+import math
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from needlepoint.cli import run
+from needlepoint.papers.report import FAR, write_report
+from needlepoint.papers.runner import reproduce
+
+
+class Page(HTMLParser):
+    """The tags with their attributes, the cells of each table row, and the text of the page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.rows, self.text = [], [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag == "tr":
+            self.rows.append([])
+        if tag == "td":
+            self.rows[-1].append([dict(attrs).get("class"), ""])
+
+    def handle_data(self, data):
+        self.text += data
+        if self.rows and self.rows[-1] and self.lasttag == "td":
+            self.rows[-1][-1][1] += data
+
+    def of(self, name):
+        return [attrs for tag, attrs in self.tags if tag == name]
+
+    def cells(self):
+        return [row for row in self.rows if row]
+
+
+@pytest.fixture(scope="module")
+def done(tiny, tmp_path_factory):
+    return reproduce(tiny, "quick", tmp_path_factory.mktemp("out"))
+
+
+def write(path, done, size="quick"):
+    write_report(path / "report.html", done, size, "1.2.3")
+    text = (path / "report.html").read_text(encoding="utf-8")
+    return text, Page(text)
+
+
+def test_the_page_is_self_contained(done, tmp_path):
+    text, page = write(tmp_path, [done])
+    assert not re.search(r"""(src|href)\s*=\s*["']?\s*(https?:)?//""", text)
+    assert not re.search(r"@import|url\(", text)
+    assert not page.of("link")
+    assert not page.of("script")
+    sources = [attrs[name] for _, attrs in page.tags for name in ("src", "href") if name in attrs]
+    (picture,) = sources
+    head, _, data = picture.partition(",")
+    assert head == "data:image/png;base64"
+    assert base64.b64decode(data, validate=True) == done.files[0].read_bytes()
+
+
+def test_the_page_lists_the_figure_and_every_row(done, tmp_path):
+    text, page = write(tmp_path, [done])
+    assert page.of("h2") == [{"id": "tiny"}]
+    assert "Tiny &lt;figure&gt;" in text
+    assert "Tiny <figure>" in page.text
+    assert done.figure.caption in page.text
+    assert "arXiv 2410.01537" in page.text
+    assert all(f.name in page.text for f in done.files)
+    assert "needlepoint 1.2.3" in page.text
+    assert "quick size" in page.text
+    shown = [[value for _, value in row] for row in page.cells()]
+    assert len(shown) == len(done.agreement) == 4
+    for cells, row in zip(shown, done.agreement, strict=True):
+        assert cells[:2] == [row.metric, str(row.d)]
+        assert math.isclose(float(cells[2]), row.predicted, rel_tol=1e-5)
+        assert math.isclose(float(cells[3]), row.measured, rel_tol=1e-5)
+        assert math.isclose(float(cells[5]), row.z, abs_tol=0.005)
+        assert cells[6] == "exact"
+
+
+@pytest.mark.parametrize(
+    ("z", "far"),
+    [(0.0, False), (3.99, False), (-3.99, False), (FAR, True), (-FAR, True), (math.inf, True), (math.nan, True)],
+)
+def test_disagreement_is_marked(done, tmp_path, z, far):
+    rows = tuple(dataclasses.replace(row, z=z if i == 1 else 0.5) for i, row in enumerate(done.agreement))
+    _, page = write(tmp_path, [dataclasses.replace(done, agreement=rows)])
+    marked = [[cls for cls, _ in row].count("far") for row in page.cells()]
+    assert marked == [0, int(far), 0, 0]
+    assert f"{int(far)} with |z| of 4 or more." in page.text
+    values = [0.5, 0.5, 0.5] + ([z] if math.isfinite(z) else [])
+    rms = math.sqrt(sum(v * v for v in values) / len(values))
+    assert f"1 figures, 4 comparisons of theory with simulation; root mean square z {rms:.2f}" in page.text
+
+
+def test_troubles_are_shown_and_escaped(done, tmp_path):
+    text, page = write(tmp_path, [dataclasses.replace(done, troubles=("predict a<b: DIVERGED, it left.",))])
+    assert {"class": "trouble"} in page.of("p")
+    assert "predict a<b: DIVERGED, it left." in page.text
+    assert "a&lt;b" in text
+
+
+def test_a_page_without_comparisons(done, tmp_path):
+    _, page = write(tmp_path, [dataclasses.replace(done, agreement=())])
+    assert not page.of("table")
+    assert "0 comparisons of theory with simulation; 0 with |z| of 4 or more." in page.text
+
+
+def test_a_registered_figure_is_reproduced_and_reported(with_tiny, tmp_path, capsys):
+    """A new figure is one `register` call: listing, files, agreement and report follow."""
+    assert run(["figures"]) == 0
+    assert "tiny" in capsys.readouterr().out
+    assert run(["reproduce", "tiny", "erf-flow", "tiny", "--quick", "--out", str(tmp_path), "--json"]) == 0
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert [line.split(":")[0] for line in err.splitlines()] == ["[1/2] tiny", "[2/2] erf-flow"]
+    assert "4 comparisons, largest |z|" in err
+    page = Page((tmp_path / "report.html").read_text())
+    assert [h["id"] for h in page.of("h2")] == ["tiny", "erf-flow"]
+    assert len(page.of("img")) == 2
+    assert len(page.cells()) == len(found["agreement"]) == 4
+    lines = (tmp_path / "agreement.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in lines] == ["figure", *["tiny"] * 4]
+    assert {row["figure"] for row in found["agreement"]} == {"tiny"}

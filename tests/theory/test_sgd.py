@@ -1,0 +1,169 @@
+"""SGD in law against SGD with real vectors, by z-scores with power."""
+
+import numpy as np
+import pytest
+
+import needlepoint as ndl
+
+NAMES = ("key", "value", "value_on_key", "key_on_value", "key_dot_value")
+START = ndl.Overlaps(0.4, 0.5, 0.2, -0.1, 0.3)
+
+
+def erf(scale, **more):
+    return ndl.KeyValueAttention(ndl.Erf(scale, **more), unit_norm=True)
+
+
+def moments(trajectory, record):
+    """Mean, mean square, mean cube and pair products of the overlaps at a record, with standard errors."""
+    five = np.stack([trajectory.overlaps[n][:, record] for n in NAMES])
+    rows = [*five, *five**2, *five**3, *[five[i] * five[j] for i in range(5) for j in range(i)]]
+    rows = np.array(rows)
+    return rows.mean(axis=1), rows.std(axis=1, ddof=1) / np.sqrt(rows.shape[1])
+
+
+def z_scores(theory, vectors, record):
+    a, a_se = moments(theory.trajectory, record)
+    b, b_se = moments(vectors.trajectory, record)
+    return (a - b) / np.hypot(a_se, b_se), np.hypot(a_se, b_se)
+
+
+CASES = [
+    # d, tokens, batch, lr, activation scale: small d, where the Wishart law is furthest from its mean
+    (6, 3, 1, 0.02, 0.8),
+    (12, 4, 3, 0.02, 0.8),
+    (30, 2, 2, 0.01, 0.4),
+    (9, 1, 2, 0.02, 0.6),
+]
+
+
+@pytest.mark.training
+@pytest.mark.parametrize(("d", "tokens", "batch", "lr", "scale"), CASES)
+def test_law_of_a_few_steps(d, tokens, batch, lr, scale):
+    """25 moments after 1 and 20 steps. Each z is standard normal: beyond 4.5 in 3 of 10,000 such sets."""
+    task = ndl.SpikedSLR(tokens, snr=d / 2, relevant_std=0.8, noise=0.3)
+    runs = 12_000
+    learner = ndl.OnlineSGD(lr, 20, batch, START, record_every=19, d=d, runs=runs)
+    theory = ndl.predict(task, erf(scale), learner.replace(record_every=1, steps=20), seed=1)
+    vectors = ndl.simulate(task, erf(scale), learner.replace(record_every=1, steps=20), d=d, repeats=runs, seed=2)
+    for record in (1, 20):
+        z, error = z_scores(theory, vectors, record)
+        assert np.abs(z).max() < 4.5, (record, z)
+        assert error[:5].max() < 0.01  # of overlaps of order one
+
+
+@pytest.mark.negative
+@pytest.mark.parametrize("twin", ["d", "noise", "batch"])
+def test_a_wrong_constant_is_seen(twin):
+    d, runs = 12, 12_000
+    task = ndl.SpikedSLR(4, snr=6, relevant_std=0.8, noise=0.3)
+    learner = ndl.OnlineSGD(0.02, 20, 3, START, record_every=20, d=d, runs=runs)
+    vectors = ndl.simulate(task, erf(0.8), learner, d=d, repeats=runs, seed=2)
+    if twin == "d":
+        wrong = ndl.predict(task, erf(0.8), learner.replace(d=14), seed=1)
+    elif twin == "noise":
+        wrong = ndl.predict(task.replace(noise=0.9), erf(0.8), learner, seed=1)
+    else:
+        wrong = ndl.predict(task, erf(0.8), learner.replace(batch=4), seed=1)
+    z, _ = z_scores(wrong, vectors, -1)
+    assert np.abs(z).max() > 4.5
+
+
+@pytest.mark.training
+def test_law_along_a_schedule_with_shift_and_offset():
+    task = ndl.SpikedSLR(3, snr=5, relevant_std=0.7, noise=0.1)
+    learner = ndl.OnlineSGD(0.02, 100, 2, "sphere", schedule=0.02, record_every=100, d=10, runs=6000)
+    model = erf(1.0, shift=0.2, offset=0.3)
+    theory = ndl.predict(task, model, learner, seed=1)
+    vectors = ndl.simulate(task, model, learner, d=10, repeats=3000, seed=2)
+    comparison = ndl.compare(theory, vectors)
+    assert comparison.worst < 4.5
+    assert vectors.risk.error < 0.01 * vectors.risk.value
+    z, _ = z_scores(theory, vectors, -1)
+    assert np.abs(z).max() < 4.5
+
+
+@pytest.mark.exact
+def test_without_noise_in_the_limit_of_many_samples_it_is_descent():
+    """A batch of 20,000 sequences and small steps follow the population gradient."""
+    task = ndl.SpikedSLR(3, snr=4.0, relevant_std=0.8)
+    start = ndl.Overlaps(0.3, 0.4, 0.1, -0.1, 0.2)
+    sgd = ndl.predict(task, erf(0.5), ndl.OnlineSGD(0.02, 50, 20_000, start, record_every=50, d=20, runs=16))
+    descent = ndl.predict(task, erf(0.5), ndl.ProjectedDescent(0.02, 50, start, record_every=50))
+    for name in NAMES:
+        spread = sgd.trajectory.overlaps[name][:, -1]
+        error = spread.std(ddof=1) / 4
+        # besides the noise of the mean, steps add a bias of order lr / batch
+        assert abs(spread.mean() - getattr(descent.overlaps, name)) < 5 * error + 1e-4
+        assert error < 2e-3
+
+
+def test_degenerate_frames_stay_finite():
+    """k in the plane of the teachers, v equal to k, and the oracle itself are 0/0 in the frame."""
+    task = ndl.SpikedSLR(4, snr=5.0, relevant_std=0.7, noise=0.1)
+    starts = (
+        ndl.Overlaps(1.0, 1.0),
+        ndl.Overlaps(0.6, 0.0, key_on_value=0.8),
+        ndl.Overlaps(0.0, 0.0, key_dot_value=1.0),
+        ndl.Overlaps(0.6, 0.8, value_on_key=0.6, key_on_value=0.8, key_dot_value=1.0),
+    )
+    for start in starts:
+        learner = ndl.OnlineSGD(0.02, 1, 2, start, d=8, runs=8000)
+        theory = ndl.predict(task, erf(0.5), learner, seed=3)
+        assert theory.status is ndl.Status.CONVERGED
+        vectors = ndl.simulate(task, erf(0.5), learner, d=8, repeats=8000, seed=4)
+        z, _ = z_scores(theory, vectors, -1)
+        assert np.nanmax(np.abs(z)) < 4.5
+
+
+@pytest.mark.exact
+def test_runs_do_not_depend_on_how_they_are_recorded():
+    task = ndl.SpikedSLR(4, snr=5.0)
+    learner = ndl.OnlineSGD(0.01, 96, 2, START, record_every=32, d=10, runs=3)
+    coarse = ndl.predict(task, erf(0.5), learner.replace(record_every=96)).trajectory
+    fine = ndl.predict(task, erf(0.5), learner).trajectory
+    again = ndl.predict(task, erf(0.5), learner).trajectory
+    np.testing.assert_array_equal(fine.overlaps["key"], again.overlaps["key"])
+    assert fine.steps.tolist() == [0, 32, 64, 96]
+    assert coarse.steps.tolist() == [0, 96]
+    assert np.all(np.abs(fine.overlaps["key"]) <= 1.0)
+
+
+def test_what_sgd_needs():
+    with pytest.raises(ndl.InvalidParameter, match="d must be a whole number >= 6"):
+        ndl.OnlineSGD(0.01, 10, 2, START, d=5)
+    with pytest.raises(ndl.InvalidParameter, match="d is needed"):
+        ndl.OnlineSGD(0.01, 10, 2, START)
+    learner = ndl.OnlineSGD(0.01, 10, 2, START, d=8, runs=2)
+    with pytest.raises(ndl.InvalidParameter, match="fixed length"):
+        ndl.predict(ndl.SpikedSLR({1: 0.5, 2: 0.5}, 1.0), erf(0.5), learner)
+    with pytest.raises(ndl.InvalidParameter, match="the two must agree"):
+        ndl.simulate(ndl.SpikedSLR(2, 1.0), erf(0.5), learner, d=9, repeats=2)
+    with pytest.raises(ndl.NoTheory, match="unit_norm"):
+        ndl.predict(ndl.SpikedSLR(2, 1.0), ndl.KeyValueAttention(ndl.Linear()), learner)
+
+
+@pytest.mark.slow
+@pytest.mark.training
+def test_paper_run_in_law_and_with_vectors():
+    """d = 80, batch 5, scale 2 / (1 + 1e-4 t), 1,500 steps from the sphere, as far as vectors are affordable."""
+    task = ndl.SpikedSLR(10, snr=40, relevant_std=0.5**0.5, noise=0.1)
+    learner = ndl.OnlineSGD(1e-3, 1500, 5, "sphere", schedule=1e-4, record_every=500, d=80, runs=4000)
+    theory = ndl.predict(task, erf(2.0), learner, seed=1)
+    vectors = ndl.simulate(task, erf(2.0), learner, d=80, repeats=256, seed=2)
+    assert ndl.compare(theory, vectors).worst < 4
+    z, _ = z_scores(theory, vectors, -1)
+    assert np.abs(z).max() < 4.5
+
+
+@pytest.mark.slow
+@pytest.mark.paper
+def test_paper_sgd_ends_at_the_oracle():
+    """sheet 01, section 7: 60 of 60 at the oracle, excess .1831 to .1889 against the oracle's .18207."""
+    task = ndl.SpikedSLR(10, snr=40, relevant_std=0.5**0.5, noise=0.1)
+    learner = ndl.OnlineSGD(1e-3, 200_000, 5, "sphere", schedule=1e-4, record_every=20_000, d=80, runs=60)
+    run = ndl.predict(task, erf(2.0), learner, seed=3)
+    assert run.trajectory.shares() == {"oracle": 60}
+    end = run.trajectory.excess_risk[:, -1]
+    assert end.min() > 0.18207
+    assert end.max() < 0.195
+    assert np.abs(run.trajectory.overlaps["key"][:, -1]).min() > 0.99
