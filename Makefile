@@ -32,7 +32,7 @@ test-slow: setup
 	$(ONE_THREAD) $(BIN)/python -m pytest -m slow -n $(WORKERS)
 
 bench: setup
-	$(ONE_THREAD) $(BIN)/python -m pytest benchmarks -p no:cacheprovider -o filterwarnings=default --benchmark-columns=min,mean,rounds -s
+	$(ONE_THREAD) $(BIN)/python -m pytest benchmarks -o python_files="bench_*.py" -o filterwarnings=default --benchmark-timer=time.process_time --benchmark-columns=min,mean,rounds
 
 lint: setup
 	$(BIN)/ruff check .

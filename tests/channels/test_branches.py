@@ -28,16 +28,18 @@ def branch(task, model, five):
     return label
 
 
+@jax.jit
+@jax.value_and_grad
+@jax.grad
+def slope_and_curvature(theta, c, five):
+    return erf_location.unit_excess_risk(c, five.at[2].set(theta))
+
+
 @float64
 def slopes(task, model, five):
     """Risk along theta at fixed other overlaps: first and second derivative, by the closed form."""
-    c = erf_location.constants(task, model)
-
-    def along(theta):
-        return erf_location.unit_excess_risk(c, jnp.asarray(five).at[2].set(theta))
-
-    first = jax.jit(jax.value_and_grad(jax.grad(along)))
-    return tuple(float(x) for x in first(float(five[2])))
+    found = slope_and_curvature(float(five[2]), erf_location.constants(task, model), jnp.asarray(five))
+    return tuple(float(x) for x in found)
 
 
 def assert_lowest_along_theta(task, model, five):

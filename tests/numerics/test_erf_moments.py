@@ -1,5 +1,7 @@
 """The means of erf and erf^2: against Owen's T, 30-digit integrals of the definition, and each other's derivatives."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import mpmath
@@ -198,16 +200,20 @@ def _swapped_primal_jvp(primals, tangents):
     return zeta(g, t), moments.dzeta * t_dot + g * moments.ddzeta * g_dot
 
 
-@float64
-def joint(function, theta, kappa):
-    """Value and gradient of m^2 theta^2 zeta(lambda m kappa, g), the term of the risk where the primal matters."""
-
+@functools.partial(jax.jit, static_argnums=0)
+def joint_and_separate(function, theta, kappa):
     def term(theta, kappa):
         return M**2 * theta**2 * function(SCALE * M * kappa, WIDTH)
 
-    value, grad = jax.jit(jax.value_and_grad(term, (0, 1)))(theta, kappa)
-    alone = jax.jit(jax.grad(term, 0))(theta, kappa), jax.jit(jax.grad(term, 1))(theta, kappa)
-    return float(value), np.array([float(x) for x in grad]), np.array([float(x) for x in alone])
+    separate = jax.grad(term, 0)(theta, kappa), jax.grad(term, 1)(theta, kappa)
+    return *jax.value_and_grad(term, (0, 1))(theta, kappa), separate
+
+
+@float64
+def joint(function, theta, kappa):
+    """m^2 theta^2 zeta(lambda m kappa, g), the term of the risk where the primal matters: its value and gradient
+    differentiated jointly in (theta, kappa), and its two derivatives taken one at a time."""
+    return [np.array(x) for x in joint_and_separate(function, theta, kappa)]
 
 
 def assert_joint_derivatives(function, theta, kappa):

@@ -129,3 +129,14 @@ def test_a_registered_figure_is_reproduced_and_reported(with_tiny, tmp_path, cap
     lines = (tmp_path / "agreement.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in lines] == ["figure", *["tiny"] * 4]
     assert {row["figure"] for row in found["agreement"]} == {"tiny"}
+
+
+def test_a_file_that_cannot_be_written_is_one_sentence(with_tiny, tmp_path, capsys):
+    """The folder is writable but the report's name is taken by a folder."""
+    (tmp_path / "report.html").mkdir()
+    assert run(["reproduce", "tiny", "--quick", "--out", str(tmp_path)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    *_, last = err.splitlines()
+    assert last.startswith("needlepoint: ")
+    assert "report.html" in last
