@@ -36,7 +36,7 @@ Model = Annotated[str | None, typer.Option(help='"KeyValueAttention(Erf(scale=0.
 Learner = Annotated[str | None, typer.Option(help='"Population()", "BayesOptimal(d=20)", "ProjectedDescent(...)"')]
 SpecFile = Annotated[Path | None, typer.Option("--spec", help="TOML or JSON file with task, model, learner")]
 Changes = Annotated[list[str] | None, typer.Option("--set", help="Change a field: learner.lr=0.001 (repeatable)")]
-Seed = Annotated[int, typer.Option(help="Seed of what is random", min=0)]
+Seed = Annotated[int, typer.Option(help="Seed of what is random", min=0, max=2**63 - 1)]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output")]
 Repeats = Annotated[int, typer.Option(help="Independent repeats")]
 Samples = Annotated[int, typer.Option(help="Test sequences a repeat")]
@@ -50,15 +50,22 @@ def main() -> None:
 
 def run(args: list[str]) -> int:
     try:
-        code = app(args, standalone_mode=False)
+        code = app(args, prog_name="needlepoint", standalone_mode=False)
     except NotConverged as error:
         return _fail(one_line(error), NOT_CONVERGED)
     except NeedlepointError as error:
         return _fail(one_line(error), BAD_INPUT)
     except KeyboardInterrupt:
         return _fail("interrupted.", 130)
+    except MemoryError as error:
+        return _fail(f"this needs more memory than there is ({error}); take a smaller d, length or batch.", BAD_INPUT)
+    except OSError as error:
+        return _fail(f"cannot read or write {error.filename or 'a file'}: {error.strerror or error}.", BAD_INPUT)
     except Exception as error:
         # what the option parser raises has a sentence ready; anything else is a defect and keeps its traceback
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message(), file=sys.stderr)  # pyright: ignore[reportAttributeAccessIssue]
+            return BAD_INPUT
         if hasattr(error, "format_message"):
             return _fail(" ".join(error.format_message().split()), BAD_INPUT)  # pyright: ignore[reportAttributeAccessIssue]
         raise
@@ -172,7 +179,8 @@ def compare(
     with _progress("predict") as update:
         prediction = ndl.predict(*specs, seed=seed, throw=False, progress=update)
     if not prediction.status.ok:
-        _show(prediction, as_json)
+        print(dumps({"prediction": prediction, "measurements": [], "comparison": None}) if as_json else prediction)
+        raise typer.Exit(NOT_CONVERGED)
     resolved = prediction.resolved or specs
     chosen = prediction.overlaps if type(specs[2]).__name__ == "Population" else None
     measurements = []
@@ -194,6 +202,8 @@ def compare(
         print(dumps({"prediction": prediction, "measurements": measurements, "comparison": comparison}))
     else:
         print(comparison)
+    if not all(m.status.ok for m in measurements):
+        raise typer.Exit(NOT_CONVERGED)
 
 
 def _overlaps(text: str | None) -> Any:
@@ -266,6 +276,8 @@ def reproduce(
         )
     else:
         print("\n".join(files))
+    if any(r.troubles for r in done):
+        raise typer.Exit(NOT_CONVERGED)
 
 
 @app.command()

@@ -74,7 +74,7 @@ def test_specs_as_in_python(text, value):
     assert parse_value(text) == value
 
 
-FINITE = st.floats(0, 1e9, exclude_min=True)
+FINITE = st.floats(1e-6, 1e9)
 WRITTEN = st.one_of(
     st.builds(SpikedSLR, st.integers(1, 50), FINITE, FINITE, FINITE),
     st.builds(SpikedSLR, st.sampled_from([{2: 0.5, 7: 0.5}, {1: 0.25, 3: 0.75}]), FINITE),
@@ -157,7 +157,6 @@ def test_the_repr_of_a_spec_reads_back(value):
         "sqrt(x=1)",
         "sqrt('4')",
         "Erf",
-        "nan",
     ],
 )
 def test_everything_else_is_refused(text):

@@ -28,7 +28,8 @@ def token_moments(
     """
     # notation: kappa, nu, theta, eta, rho as in core.symbols
     kappa, nu, theta, eta, rho, key_sq, value_sq = overlaps
-    x, w = (a.reshape((-1,) + (1,) * jnp.ndim(kappa)) for a in trapezoid_rule(nodes))
+    ndim = max(jnp.ndim(a) for a in (*overlaps, mean, std))
+    x, w = (a.reshape((-1,) + (1,) * ndim) for a in trapezoid_rule(nodes))
     norm = jnp.sqrt(jnp.where(key_sq > 0, key_sq, 1.0))  # of the quotients, which are 0 / 0 at k = 0
     weight = sigma(mean * kappa + std * jnp.where(key_sq > 0, norm, 0.0) * x)
     value_mean = mean * theta + std * (rho / norm) * x

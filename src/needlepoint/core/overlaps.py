@@ -86,15 +86,20 @@ def frame_coordinates(five: np.ndarray, key_sq: Any = 1.0, value_sq: Any = 1.0) 
     A missing direction is 0: where k lies in the plane of the teachers, v has no third coordinate.
     """
     kappa, nu, theta, eta, rho = five
-    k3 = np.sqrt(np.maximum(0.0, key_sq - kappa**2 - eta**2))
+    k3 = np.sqrt(_remainder(key_sq - kappa**2 - eta**2, key_sq))
     along = rho - kappa * theta - eta * nu
     present = k3 > 1e-12 * np.sqrt(np.maximum(key_sq, 1e-300))
     # where k almost lies in that plane the quotient is rounding: v3 never exceeds what is left of v
     left = np.maximum(0.0, value_sq - theta**2 - nu**2)
     room = np.sqrt(left + 1e-15 * value_sq)
     v3 = np.clip(np.where(present, along / np.where(present, k3, 1.0), 0.0), -room, room)
-    v4 = np.sqrt(np.maximum(0.0, left - v3**2))
+    v4 = np.sqrt(_remainder(left - v3**2, value_sq))
     return np.array([kappa, eta, k3, theta, nu, v3, v4])
+
+
+def _remainder(square: Any, whole: Any) -> Any:
+    """What is left of a squared norm; below the rounding of the norm it is nothing."""
+    return np.where(square > 8 * np.finfo(float).eps * whole, square, 0.0)
 
 
 def vectors_with_gram(overlaps: Overlaps) -> np.ndarray:

@@ -7,6 +7,7 @@ import json
 import math
 import operator
 import tomllib
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ def parse_value(text: str) -> Any:
     if len(text) > 100_000:
         raise InvalidParameter("the expression is longer than 100,000 characters; use a spec file.")
     try:
-        tree = ast.parse(text.strip(), mode="eval")
+        with warnings.catch_warnings(action="ignore"):
+            tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise InvalidParameter(f"cannot read {text!r}: write it as in Python, e.g. Erf(scale=0.1).") from None
     try:

@@ -45,6 +45,7 @@ class Real(Kind):
     open_lo: bool = False
     infinite: bool = False
     free: bool = False
+    largest: float = math.inf
     why: str = ""
     traced: ClassVar[bool] = True
 
@@ -71,6 +72,8 @@ class Real(Kind):
         bad = math.isnan(x) or (math.isinf(x) and not self.infinite) or below or x > self.hi
         if bad:
             raise InvalidParameter(refusal(where, x, self.admissible(), self.why))
+        if math.isfinite(x) and abs(x) > self.largest:
+            raise InvalidParameter(refusal(where, x, f"at most {self.largest:g} in size", "its square must be finite"))
         return x + 0.0  # -0.0 becomes 0.0, so that equal specs have equal ids
 
     def to_json(self, value: Any) -> Any:
@@ -224,10 +227,11 @@ def real(
     open_lo: bool = False,
     infinite: bool = False,
     free: bool = False,
+    largest: float = math.inf,
     default: Any = _REQUIRED,
     why: str = "",
 ) -> Any:
-    return _declare(Real(lo, hi, open_lo, infinite, free, why), default)
+    return _declare(Real(lo, hi, open_lo, infinite, free, largest, why), default)
 
 
 def count(*, lo: int = 1, free: bool = False, default: Any = _REQUIRED, why: str = "") -> Any:

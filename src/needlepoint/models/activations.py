@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
+from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.specs import Spec, lower, real, spec
 
 Form = Literal["elementwise", "kernel", "general"]
@@ -26,7 +27,12 @@ class Activation(Spec):
         raise NotImplementedError
 
     def __call__(self, scores: Any) -> Any:
-        return self.weights(scores, lower(self)[1])
+        """The weights of these scores, in the precision that JAX works in where this is called."""
+        constants = lower(self)[1]
+        missing = [name for name in self.to_json() if name != "type" and name not in constants]
+        if missing:
+            raise InvalidParameter(f"{self!r}: {missing[0]} is None; weights need its value.")
+        return self.weights(scores, constants)
 
 
 @spec
@@ -36,10 +42,10 @@ class Erf(Activation):
     form: ClassVar[Form] = "elementwise"
 
     scale: float | None = real(
-        lo=0.0, open_lo=True, free=True, default=1.0, why="it multiplies the score; its sign is the key's"
+        lo=0.0, open_lo=True, largest=1e50, free=True, default=1.0, why="it multiplies the score; its sign is the key's"
     )
-    shift: float | None = real(free=True, default=0.0)
-    offset: float | None = real(free=True, default=0.0)
+    shift: float | None = real(largest=1e50, free=True, default=0.0)
+    offset: float | None = real(largest=1e50, free=True, default=0.0)
 
     @property
     def odd(self) -> bool:

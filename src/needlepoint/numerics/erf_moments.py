@@ -61,7 +61,6 @@ def _zeta_derivatives(t: Any, g: Any) -> tuple[Any, Any]:
     return 2 * s * p * q, 2 * s * s * (c * p * p_c - 2 * u * p * q)
 
 
-@jax.custom_jvp
 def zeta(t: Any, g: Any) -> Any:
     r"""eq:zeta. $\zeta(t, g) = E\,\mathrm{erf}^2(t + gN) = \zeta(0, g) - \frac{4c}{\pi}\int_0^1
     \frac{\mathrm{expm1}(-u^2(1 + c^2x^2))}{1 + c^2x^2}dx$, $\zeta(0, g) = \frac2\pi\arcsin\frac{2g^2}{1 + 2g^2}$.
@@ -69,7 +68,12 @@ def zeta(t: Any, g: Any) -> Any:
     Equal to $1 - 8\,T_{Owen}(\sqrt2\,u, c)$; this form keeps its relative accuracy at small t and g. Even in t,
     not symmetric in (t, g).
     """
-    t, g = jnp.broadcast_arrays(jnp.asarray(t), jnp.asarray(g))
+    return _zeta(jnp.asarray(t, dtype=float), jnp.asarray(g, dtype=float))
+
+
+@jax.custom_jvp
+def _zeta(t: Any, g: Any) -> Any:
+    t, g = jnp.broadcast_arrays(t, g)
     s = 1 / jnp.sqrt(1 + 2 * g * g)
     c = 1 / jnp.sqrt(1 + 4 * g * g)
     u = t * s
@@ -79,9 +83,9 @@ def zeta(t: Any, g: Any) -> Any:
     return at_zero - (4 / np.pi) * c * jnp.sum(w * jnp.expm1(-u * u * a) / a, axis=0)
 
 
-@zeta.defjvp
+@_zeta.defjvp
 def _zeta_jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
     # the derivative in g is g zeta'' (the heat equation in the variance g^2)
     (t, g), (t_dot, g_dot) = primals, tangents
     d1, d2 = _zeta_derivatives(t, g)
-    return zeta(t, g), d1 * t_dot + g * d2 * g_dot
+    return _zeta(t, g), d1 * t_dot + g * d2 * g_dot

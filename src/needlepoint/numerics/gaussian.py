@@ -22,14 +22,19 @@ def trapezoid_rule(n: int) -> tuple[np.ndarray, np.ndarray]:
     step = 2 * REACH / n
     nodes = -REACH + step * np.arange(n + 1)
     weights = step * np.exp(-(nodes**2) / 2) / np.sqrt(2 * np.pi)
-    return nodes, weights
+    return _frozen(nodes), _frozen(weights)
 
 
 @functools.cache
 def legendre_rule(n: int) -> tuple[np.ndarray, np.ndarray]:
     """Gauss-Legendre nodes and weights on (0, 1)."""
     x, w = np.polynomial.legendre.leggauss(n)
-    return (x + 1) / 2, w / 2
+    return _frozen((x + 1) / 2), _frozen(w / 2)
+
+
+def _frozen(x: np.ndarray) -> np.ndarray:
+    x.setflags(write=False)  # these arrays are cached and shared
+    return x
 
 
 def sobol_normals(dimension: int, log2_points: int, scrambles: int, seed: int) -> np.ndarray:

@@ -55,7 +55,9 @@ def minimise(
     if not np.isfinite(value):
         status = Status.DIVERGED
     else:
-        status = Status.CONVERGED if residual <= tol * max(1.0, abs(value)) else Status.MAX_STEPS
+        # relative to how steep the function is where the search began, so that a descent without end is no minimum
+        steepness = np.nanmax([np.max(np.abs(value_and_grad(x0)[1])) for x0 in starts])
+        status = Status.CONVERGED if residual <= tol * max(1.0, float(steepness)) else Status.MAX_STEPS
     return Minimum(x, value, residual, status, tuple(float(e.fun) for e in ends))
 
 

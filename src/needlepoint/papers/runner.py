@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import needlepoint as ndl
 from needlepoint.core.comparison import Row
 from needlepoint.core.errors import InvalidParameter
@@ -44,12 +46,17 @@ def compute(points: Sequence[Point], say: Say = quiet) -> list[Record]:
             say(f"{point.verb} {point.label}".strip(), (i + fraction) / len(points))
 
         progress(0.0)
-        name = (point.verb, *point.question, tuple(sorted((k, repr(v)) for k, v in point.options.items())))
+        name = (point.verb, *point.question, tuple(sorted((k, _exactly(v)) for k, v in point.options.items())))
         if name not in answers:
             answers[name] = _run(point, records, progress)
         records.append(Record(point, answers[name]))
     say("drawing", 1.0)
     return records
+
+
+def _exactly(value: Any) -> Any:
+    """A hashable stand-in that differs whenever the value does (the repr of an array is rounded)."""
+    return (value.shape, value.tobytes()) if isinstance(value, np.ndarray) else repr(value)
 
 
 def _run(point: Point, before: Sequence[Record], progress: Callable[[float], None]) -> Any:

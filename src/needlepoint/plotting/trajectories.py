@@ -135,7 +135,7 @@ def trajectory_table(theory: Trajectory, training: Trajectory | None) -> tuple[l
         parts = []
         for runs in quantities(t).values():
             low, high = np.quantile(runs, [0.025, 0.975], axis=0)
-            error = runs.std(axis=0, ddof=1) / np.sqrt(len(runs)) if len(runs) > 1 else np.zeros(runs.shape[1])
+            error = runs.std(axis=0, ddof=1) / np.sqrt(len(runs)) if len(runs) > 1 else np.full(runs.shape[1], np.inf)
             parts += [runs.mean(axis=0), low, high, error]
         rows += [[source, int(s), float(l), *map(float, p)] for s, l, *p in zip(t.steps, t.scale, *parts, strict=True)]
     return columns, rows

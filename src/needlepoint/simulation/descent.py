@@ -12,7 +12,7 @@ import numpy as np
 from needlepoint.channels import elementwise
 from needlepoint.channels.branches import classify
 from needlepoint.core.dispatch import rule
-from needlepoint.core.errors import NoTheory
+from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.overlaps import FIVE
 from needlepoint.core.results import Measurement, Trajectory
 from needlepoint.core.specs import lower
@@ -67,7 +67,13 @@ def rounding_errors(five: np.ndarray, risk: np.ndarray, repeats: int) -> dict[st
 
 def quadrature_nodes(steepness: float) -> int:
     """Nodes that integrate erf(g x)^2 to rounding: about 31 sqrt(1 + 4 g^2), see trapezoid_rule."""
-    return int(2 ** np.ceil(np.log2(max(64.0, 31 * np.sqrt(1 + 4 * steepness**2)))))
+    wanted = max(64.0, 31 * np.sqrt(1 + 4 * steepness**2))
+    if wanted > 2**16:
+        raise InvalidParameter(
+            f"a steepness of {steepness:.3g} (scale times spread) needs {wanted:.3g} quadrature nodes; "
+            "descent with vectors goes up to about 1,000."
+        )
+    return int(2 ** np.ceil(np.log2(wanted)))
 
 
 def trajectory_measurement(

@@ -73,9 +73,9 @@ def simulate_linear(task: SpikedSLR, model: LinearRegression, learner: Populatio
         raise InvalidParameter(f"{task!r}: LinearRegression needs a fixed length; give tokens as a whole number.")
     p = length * options.d + 1
     n = max(options.samples, 400 * p)
-    if n * p > 2e9:
+    if n * p * p * options.repeats > 1e12:
         raise InvalidParameter(
-            f"simulate(d={options.d}): least squares with {p} weights needs {n} sequences; take a smaller d."
+            f"simulate(d={options.d}): least squares with {p} weights needs {n} sequences a repeat; take a smaller d."
         )
     teachers = frames(np.random.default_rng([options.seed, 5]), options.repeats, options.d, 2)
     means = []

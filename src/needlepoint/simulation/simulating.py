@@ -46,6 +46,8 @@ def simulate(
     for name, value, lowest in (("d", d, 2), ("repeats", repeats, 1), ("samples", samples, 1)):
         if isinstance(value, bool) or value != int(value) or value < lowest:
             raise InvalidParameter(f"simulate({name}={value!r}): {name} must be a whole number >= {lowest}.")
+    if isinstance(seed, bool) or seed != int(seed) or not 0 <= seed < 2**63:
+        raise InvalidParameter(f"seed={seed!r}: seed must be a whole number from 0 to 2**63 - 1.")
     for part, family, optional in (
         (task, "task", False),
         (model, "model", True),

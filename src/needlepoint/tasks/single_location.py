@@ -6,11 +6,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.specs import Spec, lengths, real, spec
 
 if TYPE_CHECKING:
     import jax
+
+
+LARGEST = 1e50
+"""Squares and products of the task's numbers stay finite below this."""
 
 
 class FieldLaw(NamedTuple):
@@ -34,11 +39,17 @@ class SpikedSLR(Spec):
     family: ClassVar[str] = "task"
 
     tokens: Any = lengths(why="it is the sequence length of eq:slr-law")
-    snr: float = real(lo=0.0, why="it scales the spike in eq:slr-law")
+    snr: float = real(lo=0.0, largest=LARGEST, why="it scales the spike in eq:slr-law")
     relevant_std: float = real(
-        lo=0.0, open_lo=True, default=1.0, why="it is the spread of the relevant token in eq:slr-law"
+        lo=0.0, open_lo=True, largest=LARGEST, default=1.0, why="it is the spread of the relevant token in eq:slr-law"
     )
-    noise: float = real(lo=0.0, default=0.0, why="it is the standard deviation of the label noise")
+    noise: float = real(lo=0.0, largest=LARGEST, default=0.0, why="it is the standard deviation of the label noise")
+
+    def check(self) -> None:
+        if self.relevant_std < 1 / LARGEST:
+            raise InvalidParameter(
+                f"{self!r}: relevant_std must be at least {1 / LARGEST:g} (its square must not vanish)."
+            )
 
     @property
     def length_law(self) -> tuple[tuple[int, float], ...]:

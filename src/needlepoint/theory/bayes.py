@@ -20,7 +20,7 @@ SMALLEST = 1e-30
 """Below this bound the Bayes excess risk is not integrated; the bound itself is reported."""
 
 _CHUNK = 4_000_000
-_LARGEST_TABLE = 400_000_000
+_LARGEST_LINE, _LARGEST_TABLE = 1_000_000, 400_000_000  # nodes; beyond them sampling is the better route
 _RESOLVED = 1e-4  # relative error above which the integral gives way to sampling
 
 
@@ -140,14 +140,18 @@ def _transforms(snr: float, gamma: float, d: int, coarseness: float) -> tuple[fl
 
     shifts = c * np.concatenate([s, plain_s])
     reach = 9.5 * max(1.0, gamma)
-    a = _spaced(-reach, m + reach, m, G, coarseness)
+    step_a = _step(-reach, m + reach, m, G, coarseness)
+    if (m + 2 * reach) / step_a > _LARGEST_LINE:
+        return math.nan, np.ones(1), np.ones(1)
+    a = np.arange(-reach, m + reach, step_a)
     q = -((a - m) ** 2) / (2 * G) + a**2 / 2
     density_other = (a[1] - a[0]) * np.exp(-(a**2) / 2) / math.sqrt(2 * math.pi)
     density_relevant = (a[1] - a[0]) * np.exp(-((a - m) ** 2) / (2 * G)) / math.sqrt(2 * math.pi * G)
     step = 0.1 * coarseness
-    u = np.arange(-q.max() + shifts.min() - 38.0, -q.min() + shifts.max() + 5.0, step)
-    if len(u) * len(a) > _LARGEST_TABLE:
+    low, high = -q.max() + shifts.min() - 38.0, -q.min() + shifts.max() + 5.0
+    if (high - low) / step * len(a) > _LARGEST_TABLE:
         return math.nan, np.ones(1), np.ones(1)
+    u = np.arange(low, high, step)
     table = np.concatenate(
         [
             _laplace(block, q, density_other, density_relevant)
@@ -167,10 +171,10 @@ def _transforms(snr: float, gamma: float, d: int, coarseness: float) -> tuple[fl
     return step, first * second, np.clip(empty, 0.0, 1.0)
 
 
-def _spaced(low: float, high: float, m: float, G: float, coarseness: float) -> np.ndarray:
-    """Key fields fine enough that the log-weight changes by a third between neighbours."""
+def _step(low: float, high: float, m: float, G: float, coarseness: float) -> float:
+    """A step of the key field over which the log-weight changes by at most a third."""
     slope = max(abs(a * (1 - 1 / G) + m / G) for a in (low, high))
-    return np.arange(low, high, coarseness * min(0.1, 0.3 / max(slope, 1e-300)))
+    return coarseness * min(0.1, 0.3 / max(slope, 1e-300))
 
 
 def _laplace(u: np.ndarray, q: np.ndarray, p_other: np.ndarray, p_relevant: np.ndarray) -> np.ndarray:

@@ -39,6 +39,8 @@ def predict(
     """
     if tol is not None and not (math.isfinite(tol) and tol > 0):
         raise InvalidParameter(f"predict(tol={tol}): tol must be > 0 and finite (it bounds the residual).")
+    if isinstance(seed, bool) or seed != int(seed) or not 0 <= seed < 2**63:
+        raise InvalidParameter(f"seed={seed!r}: seed must be a whole number from 0 to 2**63 - 1.")
     for part, family, optional in (
         (task, "task", False),
         (model, "model", True),
