@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from needlepoint.core.errors import NoTheory
+from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.specs import Spec
 
 Key = tuple[str, type, type, type]
@@ -40,6 +40,16 @@ def find(verb: str, task: Spec, model: Spec | None, learner: Spec) -> Callable[.
         if (verb, a, b, c) in _RULES:
             return _RULES[verb, a, b, c]
     raise NoTheory(_miss(verb, asked))
+
+
+def check_question(verb: str, task: Any, model: Any, learner: Any, seed: Any) -> None:
+    """What every verb asks of its arguments, before a rule is looked up."""
+    if isinstance(seed, bool) or seed != int(seed) or not 0 <= seed < 2**63:
+        raise InvalidParameter(f"{verb}(seed={seed!r}): seed must be a whole number from 0 to 2**63 - 1.")
+    for part, family in ((task, "task"), (model, "model"), (learner, "learner")):
+        absent = part is None and family == "model"
+        if not absent and getattr(part, "family", None) != family:
+            raise InvalidParameter(f"{verb}({family}={part!r}): this is not a {family}.")
 
 
 def _lineage(cls: type) -> list[type]:

@@ -104,6 +104,7 @@ def _experiments() -> list[tuple[Experiment, dict[str, Any]]]:
                 start="sphere",
                 schedule=1e-4,
                 batch=5,
+                training_runs=16,
             ),
             {
                 "d": 20,

@@ -203,11 +203,8 @@ def sgd_step(
         + l22 * second
     )
     # all tokens outside the frame: two more directions
-    l11, l21, l22 = _cholesky(
-        jnp.sum(a_other**2, axis=(0, 1)) + gamma**2 * jnp.sum(a_relevant**2, axis=0),
-        jnp.sum(a_other * c_other, axis=(0, 1)) + gamma**2 * jnp.sum(a_relevant * c_relevant, axis=0),
-        jnp.sum(c_other**2, axis=(0, 1)) + gamma**2 * jnp.sum(c_relevant**2, axis=0),
-    )
+    of_relevant = _covariance(a_relevant, c_relevant)
+    l11, l21, l22 = _cholesky(*(o + gamma**2 * r for o, r in zip(of_others, of_relevant, strict=True)))
     outside_k = l11 * chi[0]
     outside_v = (l21 * chi[0] + l22 * frame[8], l22 * chi[1])
 
@@ -226,6 +223,12 @@ def _without(p: Any, *directions: Any) -> Any:
     for unit in directions:
         p = p - jnp.sum(p * unit, axis=0) * unit
     return p
+
+
+def _covariance(a: Any, c: Any) -> tuple[Any, Any, Any]:
+    """Sums of a a, a c and c c over all axes but the runs."""
+    axes = tuple(range(a.ndim - 1))
+    return jnp.sum(a * a, axis=axes), jnp.sum(a * c, axis=axes), jnp.sum(c * c, axis=axes)
 
 
 def _cholesky(aa: Any, ac: Any, cc: Any) -> tuple[Any, Any, Any]:
