@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from needlepoint.core.dispatch import find
+from needlepoint.core.dispatch import check_question, find
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.results import Measurement, Progress, silent
@@ -46,15 +46,7 @@ def simulate(
     for name, value, lowest in (("d", d, 2), ("repeats", repeats, 1), ("samples", samples, 1)):
         if isinstance(value, bool) or value != int(value) or value < lowest:
             raise InvalidParameter(f"simulate({name}={value!r}): {name} must be a whole number >= {lowest}.")
-    if isinstance(seed, bool) or seed != int(seed) or not 0 <= seed < 2**63:
-        raise InvalidParameter(f"seed={seed!r}: seed must be a whole number from 0 to 2**63 - 1.")
-    for part, family, optional in (
-        (task, "task", False),
-        (model, "model", True),
-        (learner, "learner", False),
-    ):
-        if not (part is None and optional) and getattr(part, "family", None) != family:
-            raise InvalidParameter(f"simulate({family}={part!r}): this is not a {family}.")
+    check_question("simulate", task, model, learner, seed)
     wanted = getattr(learner, "d", None)
     if wanted is not None and wanted != d:
         raise InvalidParameter(f"simulate(d={d}): {type(learner).__name__} says d={wanted}; the two must agree.")

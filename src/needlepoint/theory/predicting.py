@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from needlepoint.core.dispatch import find
+from needlepoint.core.dispatch import check_question, find
 from needlepoint.core.errors import InvalidParameter, NotConverged
 from needlepoint.core.results import Prediction, Progress, silent
 from needlepoint.core.specs import Spec
@@ -39,15 +39,7 @@ def predict(
     """
     if tol is not None and not (math.isfinite(tol) and tol > 0):
         raise InvalidParameter(f"predict(tol={tol}): tol must be > 0 and finite (it bounds the residual).")
-    if isinstance(seed, bool) or seed != int(seed) or not 0 <= seed < 2**63:
-        raise InvalidParameter(f"seed={seed!r}: seed must be a whole number from 0 to 2**63 - 1.")
-    for part, family, optional in (
-        (task, "task", False),
-        (model, "model", True),
-        (learner, "learner", False),
-    ):
-        if not (part is None and optional) and getattr(part, "family", None) != family:
-            raise InvalidParameter(f"predict({family}={part!r}): this is not a {family}.")
+    check_question("predict", task, model, learner, seed)
     _load_rules()
     prediction = find("predict", task, model, learner)(task, model, learner, Options(seed, tol, progress))
     if throw and not prediction.status.ok:

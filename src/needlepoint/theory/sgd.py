@@ -182,11 +182,8 @@ def sgd_step(
     a_other, c_other = r[:, None] * dw_other * value_other, r[:, None] * w_other
 
     # the part of the other tokens outside span(k, v), inside the frame
-    l11, l21, l22 = _cholesky(
-        jnp.sum(a_other**2, axis=(0, 1)),
-        jnp.sum(a_other * c_other, axis=(0, 1)),
-        jnp.sum(c_other**2, axis=(0, 1)),
-    )
+    of_others = _covariance(a_other, c_other)
+    l11, l21, l22 = _cholesky(*of_others)
     first, second = (_without(p, k, unit_rest) for p in (frame[0:4], frame[4:8]))
     along_k, along_rest = others
     grad_k = (
