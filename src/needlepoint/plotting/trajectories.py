@@ -62,7 +62,7 @@ def four_panels(
             (alignment_axis, "abs_value", COLOURS[1]),
             (distance_axis, "distance", COLOURS[0]),
         ):
-            _points(axis, training.steps, measured[name], colour)
+            _points(axis, training.steps, measured[name], colour, all_runs)
     for axis in (risk_axis, alignment_axis, distance_axis):
         axis.xaxis.set_major_locator(MaxNLocator(4))
         axis.xaxis.set_major_formatter(FuncFormatter(_thousands))
@@ -87,16 +87,22 @@ def _lines(axis: Any, steps: np.ndarray, runs: np.ndarray, colour: str, label: s
     axis.plot(steps, runs.mean(axis=0), color=colour, label=label)
 
 
-def _points(axis: Any, steps: np.ndarray, runs: np.ndarray, colour: str) -> None:
-    """Means over training runs at about a dozen records, with one standard error."""
+def _points(axis: Any, steps: np.ndarray, runs: np.ndarray, colour: str, all_runs: bool) -> None:
+    """Means over training runs at about a dozen records, with one standard error; or every run as a dot."""
     picked = np.unique(np.linspace(0, len(steps) - 1, 13).astype(int))
+    floor = FLOOR if axis.get_yscale() == "log" else -np.inf
+    if all_runs:
+        for i, run in enumerate(runs):
+            label = f"{TRAINING} (d-dim., {len(runs)} runs)" if i == 0 and colour == COLOURS[0] else None
+            axis.plot(steps[picked], np.maximum(run[picked], floor), ".", color=colour, markersize=4, label=label)
+        return
     mean = runs[:, picked].mean(axis=0)
     error = runs[:, picked].std(axis=0, ddof=1) / np.sqrt(len(runs)) if len(runs) > 1 else None
     old = axis.get_legend_handles_labels()[1]
     label = f"{TRAINING} (d-dim., {len(runs)} runs)" if not any(TRAINING in o for o in old) else None
     axis.errorbar(
         steps[picked],
-        np.maximum(mean, FLOOR) if axis.get_yscale() == "log" else mean,
+        np.maximum(mean, floor),
         yerr=error,
         fmt="o",
         markersize=4,
