@@ -274,7 +274,7 @@ BAD = {
     ),
     "random lengths, SGD": (
         [*PREDICT, *asked("SpikedSLR({2: 0.5, 3: 0.5}, 4)", learner=SGD)],
-        "OnlineSGD needs a fixed length",
+        "OnlineSGD with random lengths",
     ),
     "too large a regression": (["simulate", "--d", "5000", *asked(model="LinearRegression()")], "take a smaller d"),
     "softmax has no population rule": (

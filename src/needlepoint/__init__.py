@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from needlepoint.tasks.single_location import SpikedSLR as SpikedSLR
     from needlepoint.theory.landscape import FixedPoint as FixedPoint
     from needlepoint.theory.landscape import fixed_points as fixed_points
+    from needlepoint.theory.landscape import nullcline as nullcline
     from needlepoint.theory.landscape import oracle_instability as oracle_instability
     from needlepoint.theory.landscape import oracle_point as oracle_point
     from needlepoint.theory.landscape import swapped_crossing as swapped_crossing
@@ -64,6 +65,7 @@ _HOMES = {
     "theory.landscape": (
         "FixedPoint",
         "fixed_points",
+        "nullcline",
         "oracle_instability",
         "oracle_point",
         "swapped_crossing",

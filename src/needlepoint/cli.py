@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from needlepoint.core.specs import Spec
 
 BAD_INPUT, NOT_CONVERGED = 2, 3
+_MEMORY = "this needs more memory than there is; take a smaller d, length, batch or number of runs."
 
 app = typer.Typer(
     name="needlepoint",
@@ -57,8 +58,8 @@ def run(args: list[str]) -> int:
         return _fail(one_line(error), BAD_INPUT)
     except KeyboardInterrupt:
         return _fail("interrupted.", 130)
-    except MemoryError as error:
-        return _fail(f"this needs more memory than there is ({error}); take a smaller d, length or batch.", BAD_INPUT)
+    except MemoryError:
+        return _fail(_MEMORY, BAD_INPUT)
     except OSError as error:
         return _fail(f"cannot read or write {error.filename or 'a file'}: {error.strerror or error}.", BAD_INPUT)
     except Exception as error:
@@ -66,6 +67,8 @@ def run(args: list[str]) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(error.format_message(), file=sys.stderr)  # pyright: ignore[reportAttributeAccessIssue]
             return BAD_INPUT
+        if "RESOURCE_EXHAUSTED" in str(error):
+            return _fail(_MEMORY, BAD_INPUT)
         if hasattr(error, "format_message"):
             return _fail(" ".join(error.format_message().split()), BAD_INPUT)  # pyright: ignore[reportAttributeAccessIssue]
         raise

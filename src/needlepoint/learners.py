@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.specs import Spec, choice, count, nested, real, spec
 
+MOST_RECORDS = 10_000_000
 _SCHEDULE = "scale_t = scale / (1 + schedule * t) with t from 0"
 
 
@@ -42,6 +44,12 @@ class Descent(Spec):
 
     smallest_d: ClassVar[dict[str, int]] = {"sphere": 2, "manifold": 3}
 
+    @property
+    def given(self) -> tuple[Overlaps, ...]:
+        """The starts that are given as overlaps; none where the start is random."""
+        start = self.start  # pyright: ignore[reportAttributeAccessIssue]
+        return () if isinstance(start, str) else start if isinstance(start, tuple) else (start,)
+
     def check(self) -> None:
         name, start = type(self).__name__, self.start  # pyright: ignore[reportAttributeAccessIssue]
         d, runs = self.d, self.runs  # pyright: ignore[reportAttributeAccessIssue]
@@ -50,8 +58,7 @@ class Descent(Spec):
                 raise InvalidParameter(
                     f"{name}(runs={runs}): a given start runs once each; give a tuple of starts for more."
                 )
-            many = start if isinstance(start, tuple) else (start,)
-            if any(abs(o.key_sq - 1) > 1e-12 or abs(o.value_sq - 1) > 1e-12 for o in many):
+            if not all(o.unit for o in self.given):
                 raise InvalidParameter(f"{name}(start=...): key_sq and value_sq must be 1 (projection to the sphere).")
             return
         if d is None or runs is None:
@@ -105,5 +112,9 @@ class OnlineSGD(Descent):
 
 def record_steps(steps: int, every: int) -> list[int]:
     """0, every, 2 every, ..., and always the last step."""
+    if steps / every > MOST_RECORDS:
+        raise InvalidParameter(
+            f"steps={steps}, record_every={every}: at most {MOST_RECORDS:,} records are kept; raise record_every."
+        )
     marks = list(range(0, steps + 1, every))
     return marks if marks[-1] == steps else [*marks, steps]

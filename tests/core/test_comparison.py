@@ -99,7 +99,7 @@ def test_z_without_any_standard_error():
 
 
 def test_one_repeat_says_nothing():
-    assert z_score(Estimate(1.0), mean_estimate(np.array([7.0])), 1) == 0.0
+    assert math.isnan(z_score(Estimate(1.0), mean_estimate(np.array([7.0])), 1))
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,10 @@ def test_overlaps_are_rows_where_both_sides_have_an_error():
     assert set(rows) == {"risk", "key"}
     assert rows["key"].z == z_score(Estimate(0.5, 1e-9), Estimate(0.6, 0.05, "stderr"), 16)
     # a chosen overlap has no error and is no comparison
-    assert {r.metric for r in compare(predicted(overlaps=at), m).rows} == {"risk"}
+    same = measured(overlaps=at, overlaps_error={"key": 0.05})
+    assert {r.metric for r in compare(predicted(overlaps=at), same).rows} == {"risk"}
+    with pytest.raises(InvalidParameter, match="simulate with overlaps=prediction.overlaps"):
+        compare(predicted(overlaps=at), m)
     assert {r.metric for r in compare(p, measured(overlaps=at)).rows} == {"risk"}
 
 

@@ -66,7 +66,7 @@ def test_metrics_are_means_at_the_last_record_with_standard_errors():
     five = constant(4, 3, 0.5, 0.4, 0.1, 0.05, 0.2)
     five[0, :, -1] = [0.1, 0.2, 0.3, 0.4]
     risk = np.array([[9, 9, 1], [9, 9, 2], [9, 9, 3], [9, 9, 6]])
-    summary = summarise(trajectory(five, risk), noise_var=0.25, odd=True)
+    summary = summarise(trajectory(five, risk), noise_var=0.25, gauge=True)
     error = math.sqrt((4 + 1 + 0 + 9) / 3 / 4)
     assert summary["status"] is Status.CONVERGED
     assert summary["metrics"]["excess_risk"].value == 3.0
@@ -83,7 +83,7 @@ def test_metrics_are_means_at_the_last_record_with_standard_errors():
 def test_runs_that_differ_by_the_sign_of_k_and_v_average_to_one_of_them():
     five = constant(2, 3, 0.5, 0.4, 0.1, 0.05, 0.2)
     five[:4, 1] *= -1  # all but k . v
-    summary = summarise(trajectory(five, np.ones((2, 3))), 0.0, odd=True)
+    summary = summarise(trajectory(five, np.ones((2, 3))), 0.0, gauge=True)
     np.testing.assert_allclose(summary["overlaps"].five(), [0.5, 0.4, 0.1, 0.05, 0.2], rtol=1e-15)
     assert max(summary["overlaps_error"].values()) < 1e-15
 
@@ -91,7 +91,9 @@ def test_runs_that_differ_by_the_sign_of_k_and_v_average_to_one_of_them():
 @pytest.mark.exact
 def test_given_numerical_errors_replace_standard_errors():
     numerical = {name: 1e-9 * i for i, name in enumerate((*FIVE, "excess_risk"), start=1)}
-    summary = summarise(trajectory(constant(1, 2, 0.5, 0.4, 0, 0, 0), [[2.0, 1.0]]), 0.5, odd=True, numerical=numerical)
+    summary = summarise(
+        trajectory(constant(1, 2, 0.5, 0.4, 0, 0, 0), [[2.0, 1.0]]), 0.5, gauge=True, numerical=numerical
+    )
     assert summary["metrics"] == {
         "risk": Estimate(1.5, numerical["excess_risk"]),
         "excess_risk": Estimate(1.0, numerical["excess_risk"]),
@@ -100,12 +102,12 @@ def test_given_numerical_errors_replace_standard_errors():
 
 
 def test_one_random_run_has_no_standard_error():
-    summary = summarise(trajectory(constant(1, 2, 0.5, 0.4, 0, 0, 0), [[2.0, 1.0]]), 0.0, odd=True)
+    summary = summarise(trajectory(constant(1, 2, 0.5, 0.4, 0, 0, 0), [[2.0, 1.0]]), 0.0, gauge=True)
     assert summary["metrics"]["risk"].error == math.inf
 
 
 def test_a_summary_makes_a_result():
-    summary = summarise(trajectory(constant(2, 2, 0.5, 0.25, 0, 0, 0), np.ones((2, 2))), 0.0, odd=True)
+    summary = summarise(trajectory(constant(2, 2, 0.5, 0.25, 0, 0, 0), np.ones((2, 2))), 0.0, gauge=True)
     result = Prediction(SpikedSLR(2, 1), None, Population(), **summary)
     assert result.overlaps == Overlaps(0.5, 0.25)
     assert float(result.risk) == 1.0
@@ -117,7 +119,7 @@ def test_runs_that_diverged_make_the_summary_say_so(bad):
     risk[2, 1:] = bad
     risk[3, 2] = bad
     path = trajectory(constant(4, 3, 0.5, 0.4, 0, 0, 0), risk, steps=[0, 50, 75])
-    summary = summarise(path, 0.5, odd=True)
+    summary = summarise(path, 0.5, gauge=True)
     assert summary["status"] is Status.DIVERGED
     assert summary["notes"] == ("2 of 4 runs diverged; run 2 before step 50.",)
     assert summary["trajectory"] is path
@@ -133,17 +135,17 @@ def test_runs_that_diverged_make_the_summary_say_so(bad):
 
 def test_a_run_that_diverged_and_came_back_is_still_reported():
     risk = np.array([[1.0, math.nan, 1.0]])
-    summary = summarise(trajectory(constant(1, 3, 0.5, 0.4, 0, 0, 0), risk, steps=[0, 5, 10]), 0.0, odd=True)
+    summary = summarise(trajectory(constant(1, 3, 0.5, 0.4, 0, 0, 0), risk, steps=[0, 5, 10]), 0.0, gauge=True)
     assert summary["status"] is Status.DIVERGED
     assert summary["notes"] == ("1 of 1 runs diverged; run 0 before step 5.",)
 
 
 def test_diverged_deterministic_runs_do_not_need_their_errors():
     path = trajectory(constant(1, 2, 0.5, 0.4, 0, 0, 0), [[1.0, math.nan]])
-    assert summarise(path, 0.0, odd=True, numerical={"excess_risk": math.nan})["status"] is Status.DIVERGED
+    assert summarise(path, 0.0, gauge=True, numerical={"excess_risk": math.nan})["status"] is Status.DIVERGED
 
 
 def test_the_sign_is_no_gauge_of_an_activation_that_is_not_odd():
     path = trajectory(constant(1, 2, -0.5, -0.6, 0, 0, 0), [[2.0, 1.0]])
-    assert summarise(path, 0.0, odd=False)["overlaps"].key == -0.5
-    assert summarise(path, 0.0, odd=True)["overlaps"].key == 0.5
+    assert summarise(path, 0.0, gauge=False)["overlaps"].key == -0.5
+    assert summarise(path, 0.0, gauge=True)["overlaps"].key == 0.5

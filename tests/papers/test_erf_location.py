@@ -59,7 +59,7 @@ def test_all_figures_of_the_paper():
 @pytest.mark.paper
 def test_the_flow_is_drawn_at_dimension_400():
     points = figure("erf-flow").points("full")
-    assert {p.verb for p in points} == {"vector_field", "fixed_points"}
+    assert {p.verb for p in points} == {"vector_field", "fixed_points", "nullcline"}
     assert all(p.task == ndl.SpikedSLR(10, snr=200, relevant_std=math.sqrt(0.5)) for p in points)
 
 

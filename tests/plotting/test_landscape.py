@@ -6,12 +6,14 @@ import numpy as np
 
 from needlepoint.plotting.landscape import FlowPanel, flow_panels
 
+LINE = np.linspace(-1, 1, 11)
+
 
 def panel(title="flow"):
     grid = np.linspace(-1, 1, 5)
     key, value = np.meshgrid(grid, grid)
     points = [(1.0, 1.0, "minimum"), (-1.0, -1.0, "minimum"), (1.0, -1.0, "maximum"), (0.0, 0.0, "saddle")]
-    return FlowPanel(title, grid, (1 - key**2) * value, (1 - value**2) * key, points, np.tanh)
+    return FlowPanel(title, grid, (1 - key**2) * value, (1 - value**2) * key, points, (LINE, np.tanh(LINE)))
 
 
 def test_arrows_have_unit_length_and_vanish_where_nothing_moves():
@@ -30,7 +32,8 @@ def test_fixed_points_are_marked_and_named_once():
     one = panel()
     axis = flow_panels([one]).axes[0]
     nullcline, *marks = axis.lines
-    np.testing.assert_array_equal(nullcline.get_ydata(), np.tanh(nullcline.get_xdata()))
+    np.testing.assert_array_equal(nullcline.get_xdata(), LINE)
+    np.testing.assert_array_equal(nullcline.get_ydata(), np.tanh(LINE))
     assert [(*m.get_xdata(), *m.get_ydata()) for m in marks] == [p[:2] for p in one.points]
     names = axis.get_legend_handles_labels()[1]
     assert sorted(n for n in names if not n.startswith("$")) == ["maximum", "minimum", "saddle"]

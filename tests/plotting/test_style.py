@@ -17,7 +17,9 @@ FIELD = np.ones((3, 3))
 DRAWINGS = {
     "trajectories": lambda make: four_panels(make(), make(seed=1), oracle=0.5),
     "curves": lambda make: curve_panels([CurvePanel("t", "d", [Curve("c", [1, 2], [0.1, 0.2])])], "y", (0.01, 1)),
-    "landscape": lambda make: flow_panels([FlowPanel("t", GRID, FIELD, FIELD, [(0, 0, "saddle")], np.sin)]),
+    "landscape": lambda make: flow_panels(
+        [FlowPanel("t", GRID, FIELD, FIELD, [(0, 0, "saddle")], (GRID, np.sin(GRID)))]
+    ),
 }
 
 
@@ -78,7 +80,7 @@ g, f = np.linspace(-1, 1, 3), np.ones((3, 3))
 drawn = [
     four_panels(t, t, oracle=0.1),
     curve_panels([CurvePanel("t", "d", [Curve("c", [1, 2], [0.1, 0.2])])], "y", (0.01, 1)),
-    flow_panels([FlowPanel("t", g, f, f, [(0, 0, "saddle")], np.sin)]),
+    flow_panels([FlowPanel("t", g, f, f, [(0, 0, "saddle")], (g, np.sin(g)))]),
 ]
 for figure in drawn:
     for kind in ("png", "pdf"):

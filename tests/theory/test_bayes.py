@@ -8,7 +8,16 @@ import pytest
 import needlepoint as ndl
 from needlepoint.theory.bayes import bayes_bound, bayes_excess_risk, bayes_monte_carlo, chi_square_rule
 
-CASES = [(10, 4.0, 1.0, 8), (10, 10.0, 0.5**0.5, 20), (5, 3.0, 1.4, 12), (3, 1.0, 2.5, 6), (2, 2.0, 0.9, 40)]
+# the last two have a norm that shifts every log-weight by far more than the key field does
+CASES = [
+    (4, 2.0, 0.99, 10_000),
+    (4, 2.0, 0.999, 100_000),
+    (10, 4.0, 1.0, 8),
+    (10, 10.0, 0.5**0.5, 20),
+    (5, 3.0, 1.4, 12),
+    (3, 1.0, 2.5, 6),
+    (2, 2.0, 0.9, 40),
+]
 
 
 @pytest.mark.montecarlo
@@ -82,6 +91,12 @@ def test_a_vanishing_risk_is_a_bound_with_a_note():
     assert prediction.excess_risk.value == pytest.approx(9 / 3 * math.exp(-90.2), rel=0.1)
     assert prediction.risk.value == pytest.approx(0.01, abs=1e-16)
     assert "between 0 and" in prediction.notes[0]
+
+
+def test_a_tolerance_that_sampling_cannot_meet_is_reported():
+    task, learner = ndl.SpikedSLR(3, snr=1.0, relevant_std=0.2), ndl.BayesOptimal(d=3)
+    with pytest.raises(ndl.NotConverged, match="NOISE_LIMITED"):
+        ndl.predict(task, None, learner, tol=1e-9)
 
 
 def test_limits_and_lengths():

@@ -151,11 +151,26 @@ def test_sphere_and_manifold_starts_have_their_laws():
             assert error <= 0.01 * max(value, 1e-300)
 
 
+@pytest.mark.exact
+def test_given_starts_keep_their_sign():
+    """At (1, -1) the odd overlaps sum to zero: a gauge would be chosen by rounding."""
+    task, learner = ndl.SpikedSLR(3, snr=4.0), ndl.ProjectedDescent(1e-2, 300, ndl.Overlaps(1.0, -1.0))
+    theory, vectors = ndl.predict(task, erf(0.5), learner), ndl.simulate(task, erf(0.5), learner, d=8, repeats=3)
+    assert theory.overlaps.key == pytest.approx(1.0, abs=1e-9)
+    assert ndl.compare(theory, vectors).worst == 0.0
+
+
+def test_too_many_records_are_refused():
+    with pytest.raises(ndl.InvalidParameter, match="raise record_every"):
+        ndl.predict(TASK, erf(0.1), ndl.ProjectedDescent(1e-3, 10**12, ndl.Overlaps(0.1, 0.2)))
+
+
 def test_a_run_that_diverges_says_so():
     learner = ndl.ProjectedDescent(1e300, 10, ndl.Overlaps(0.1, 0.2))
     run = ndl.predict(TASK, erf(1.0), learner, throw=False)
     assert run.status is ndl.Status.DIVERGED
     assert "1 of 1 runs diverged" in run.notes[0]
+    assert run.trajectory.shares() == {"diverged": 1}
     with pytest.raises(ndl.NotConverged, match="DIVERGED"):
         ndl.predict(TASK, erf(1.0), learner)
     assert ndl.simulate(TASK, erf(1.0), learner, d=10, repeats=2).status is ndl.Status.DIVERGED

@@ -112,6 +112,22 @@ def test_instability_in_the_saturated_regime():
     assert ndl.oracle_instability(ndl.SpikedSLR(1, snr=200.0)).value == np.inf
 
 
+@pytest.mark.exact
+@pytest.mark.parametrize("snr", [200.0, 1e8, 1e12])
+def test_instability_error_is_honest(snr):
+    """The curvature is known to the rounding of one that grows with snr."""
+    found = ndl.oracle_instability(ndl.SpikedSLR(10, snr=snr, relevant_std=0.5**0.5))
+    saturated = 0.5 * np.sqrt(4 / (1 - 4.5 / (snr + 0.5)) ** 2 - 1)
+    assert abs(found.value - saturated) <= found.error + 1e-10
+
+
+@pytest.mark.exact
+def test_nullcline_is_where_the_key_stands_still():
+    key = np.linspace(-0.9, 0.9, 19)
+    key_dot, _ = ndl.vector_field(TASK, erf(0.1), key, ndl.nullcline(TASK, erf(0.1), key))
+    np.testing.assert_allclose(key_dot, 0.0, atol=1e-14)
+
+
 @pytest.mark.paper
 def test_swapped_minimum():
     point = ndl.swapped_minimum(TASK, erf(0.1))
@@ -144,6 +160,11 @@ def test_swapped_crossing(d, value):
             model = erf(factor * crossing.value)
             gap = ndl.swapped_minimum(task, model).excess_risk - ndl.oracle_point(task, model).excess_risk
             assert (gap < 0) is lower
+
+
+def test_crossing_at_weak_spikes():
+    crossing = ndl.swapped_crossing(ndl.SpikedSLR(10, snr=0.001)).value
+    assert 0.009 < crossing < 0.012
 
 
 def test_what_the_landscape_needs():

@@ -79,6 +79,22 @@ def test_free_constants_can_only_help():
     assert risks[-1] < risks[0] - 0.01
 
 
+@pytest.mark.exact
+@pytest.mark.parametrize("std", [1e-4, 1e-3, 0.1, 3.0])
+def test_all_overlaps_are_never_worse_than_the_manifold(std):
+    """Small relevant_std makes the whole landscape small: tolerances must shrink with it."""
+    task = ndl.SpikedSLR(5, snr=20.0, relevant_std=std)
+    on = ndl.predict(task, erf(None), ndl.Population()).excess_risk
+    free = ndl.predict(task, erf(None), ndl.Population(within="all")).excess_risk
+    assert free.value <= on.value + on.error + free.error
+    assert 0 < on.value < std**2  # better than predicting nothing
+
+
+def test_an_infimum_that_is_not_attained_is_reported():
+    with pytest.raises(ndl.NotConverged, match="UNBOUNDED"):
+        ndl.predict(ndl.SpikedSLR(10, snr=0.0), erf(None), ndl.Population())
+
+
 @pytest.mark.montecarlo
 def test_linear_regression_on_real_vectors():
     task = ndl.SpikedSLR(5, snr=3.0, relevant_std=1.2, noise=0.1)

@@ -164,15 +164,44 @@ def test_quasi_monte_carlo_errors_are_honest(activation):
     assert inside >= 11  # a Student with 15 degrees leaves 3 standard errors in 0.9 % of cases
 
 
-@pytest.mark.paper
-def test_softmax_at_the_bayes_point_is_the_bayes_risk():
-    """sheet 02: spiked, L = 2, snr = 2: 0.224800."""
-    risk = ndl.population_risk(
-        ndl.SpikedSLR(2, snr=2.0), ndl.KeyValueAttention(ndl.Softmax()), ndl.Overlaps(2**0.5, 1.0, key_sq=2.0)
-    )
-    bayes = ndl.predict(ndl.SpikedSLR(2, snr=2.0), None, ndl.BayesOptimal()).risk
-    assert abs(risk.value - bayes.value) < 2 * risk.error
-    assert bayes.value == pytest.approx(0.2248, abs=5e-7)
+@pytest.mark.exact
+@pytest.mark.parametrize("tokens", [2, 30, 1000, {1: 0.25, 4: 0.75}])
+def test_softmax_at_the_bayes_point_is_the_bayes_risk(tokens):
+    task = ndl.SpikedSLR(tokens, snr=2.0)
+    at = ndl.Overlaps(2**0.5, 1.0, key_sq=2.0)
+    risk = ndl.population_risk(task, ndl.KeyValueAttention(ndl.Softmax()), at)
+    bayes = ndl.predict(task, None, ndl.BayesOptimal()).risk
+    assert risk.error < 1e-9
+    assert abs(risk.value - bayes.value) <= risk.error + bayes.error
+    if tokens == 2:
+        assert bayes.value == pytest.approx(0.2248, abs=5e-7)  # sheet 02, printed digits
+
+
+@pytest.mark.quadrature
+@pytest.mark.parametrize("activation", [ndl.Softmax(), ndl.Softplus()])
+def test_kernel_integrals_equal_quasi_monte_carlo(activation):
+    """All seven overlaps, spreads and lengths at random; the quasi-Monte-Carlo error is three standard errors."""
+    model, rng = ndl.KeyValueAttention(activation), np.random.default_rng(4)
+    inside = 0
+    for length in (1, 2, 3, 5, 8, {2: 0.5, 3: 0.5}):
+        _, _, o = random_setting(rng)
+        task = ndl.SpikedSLR(length, snr=float(rng.uniform(0, 6)), relevant_std=float(rng.uniform(0.5, 1.5)))
+        kernel, qmc = ndl.excess_risk(task, model, o, "kernel"), ndl.excess_risk(task, model, o, "qmc")
+        assert kernel.error < 1e-6 * kernel.value
+        assert qmc.error < 0.01 * qmc.value
+        assert abs(kernel.value - qmc.value) < 2 * (kernel.error + qmc.error)
+        inside += abs(kernel.value - qmc.value) < kernel.error + qmc.error
+    assert inside >= 5
+
+
+def test_a_kernel_without_a_key_is_uniform():
+    """k = 0: weights 1/L; and a kernel too steep for the grid still has an answer and an error."""
+    model, task = ndl.KeyValueAttention(ndl.Softmax()), ndl.SpikedSLR(4, snr=2.0)
+    flat = ndl.excess_risk(task, model, ndl.Overlaps(0.0, 1.0, key_sq=0.0))
+    assert flat.value == pytest.approx(1 - 2 / 4 + 1 / 4, abs=flat.error + 1e-9)
+    steep = ndl.excess_risk(task, model, ndl.Overlaps(1e4, 1.0, key_sq=1e8))
+    assert 0 < steep.value < 2
+    assert steep.error < 0.05
 
 
 CASES = [

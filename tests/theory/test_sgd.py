@@ -1,5 +1,8 @@
 """SGD in law against SGD with real vectors, by z-scores with power."""
 
+import functools
+
+import jax
 import numpy as np
 import pytest
 
@@ -68,6 +71,41 @@ def test_a_wrong_constant_is_seen(twin):
     assert np.abs(z).max() > 4.5
 
 
+@pytest.mark.negative
+@pytest.mark.parametrize("broken", [None, "no correlation", "degrees", "no spread"])
+def test_a_wrong_wishart_is_seen(broken, monkeypatch):
+    """One large step at d = 6, where what lies outside the frame matters most, with its law broken on purpose."""
+    from needlepoint.theory import sgd
+
+    right = sgd._cholesky
+    if broken == "no correlation":
+        monkeypatch.setattr(sgd, "_cholesky", lambda aa, ac, cc: right(aa, 0 * ac, cc))
+    elif broken == "no spread":
+        monkeypatch.setattr(sgd, "_cholesky", lambda aa, ac, cc: (right(aa, ac, cc)[0], right(aa, ac, cc)[1], 0 * cc))
+    elif broken == "degrees":
+        noise = sgd._Noise.__init__
+        monkeypatch.setattr(sgd._Noise, "__init__", lambda self, b, n, d, r, s: noise(self, b, n, d + 2, r, s))
+    plain = sgd._advance.__wrapped__  # traced anew, with the broken part in place
+    monkeypatch.setattr(sgd, "_advance", jax.jit(lambda *args: plain(*args), static_argnums=0))
+    task = ndl.SpikedSLR(3, snr=3, relevant_std=0.8, noise=0.3)
+    learner = ndl.OnlineSGD(0.3, 1, 1, START, d=6, runs=20_000)
+    theory = ndl.predict(task, erf(0.8), learner, seed=1)
+    vectors = ndl.simulate(task, erf(0.8), learner, d=6, repeats=20_000, seed=2)
+    z, _ = z_scores(theory, vectors, -1)
+    assert bool(np.abs(z).max() < 4.5) is (broken is None), z
+
+
+@pytest.mark.exact
+def test_several_starts_are_strata():
+    """The spread between starts is no error of their mean."""
+    task = ndl.SpikedSLR(3, snr=4.0)
+    starts = (ndl.Overlaps(0.9, 0.9), ndl.Overlaps(0.0, 0.1))
+    both = ndl.predict(task, erf(0.5), ndl.OnlineSGD(1e-3, 4, 2, starts, record_every=4, d=8, runs=400))
+    spread = both.trajectory.overlaps["key"][:, -1].std() / np.sqrt(800)
+    assert both.overlaps_error["key"] < 0.1 * spread
+    assert both.overlaps.key == pytest.approx(0.45, abs=0.01)
+
+
 @pytest.mark.training
 def test_law_along_a_schedule_with_shift_and_offset():
     task = ndl.SpikedSLR(3, snr=5, relevant_std=0.7, noise=0.1)
@@ -118,14 +156,14 @@ def test_degenerate_frames_stay_finite():
 @pytest.mark.exact
 def test_runs_do_not_depend_on_how_they_are_recorded():
     task = ndl.SpikedSLR(4, snr=5.0)
-    learner = ndl.OnlineSGD(0.01, 96, 2, START, record_every=32, d=10, runs=3)
-    coarse = ndl.predict(task, erf(0.5), learner.replace(record_every=96)).trajectory
-    fine = ndl.predict(task, erf(0.5), learner).trajectory
-    again = ndl.predict(task, erf(0.5), learner).trajectory
-    np.testing.assert_array_equal(fine.overlaps["key"], again.overlaps["key"])
-    assert fine.steps.tolist() == [0, 32, 64, 96]
-    assert coarse.steps.tolist() == [0, 96]
-    assert np.all(np.abs(fine.overlaps["key"]) <= 1.0)
+    learner = ndl.OnlineSGD(0.01, 600, 2, START, record_every=600, d=10, runs=3)
+    coarse = ndl.predict(task, erf(0.5), learner).trajectory
+    for every in (1, 70, 256):
+        fine = ndl.predict(task, erf(0.5), learner.replace(record_every=every)).trajectory
+        assert fine.steps[-1] == 600
+        np.testing.assert_array_equal(fine.overlaps["key"][:, -1], coarse.overlaps["key"][:, -1])
+    other = ndl.predict(task, erf(0.5), learner, seed=1).trajectory
+    assert np.all(other.overlaps["key"][:, -1] != coarse.overlaps["key"][:, -1])
 
 
 def test_what_sgd_needs():
@@ -134,8 +172,9 @@ def test_what_sgd_needs():
     with pytest.raises(ndl.InvalidParameter, match="d is needed"):
         ndl.OnlineSGD(0.01, 10, 2, START)
     learner = ndl.OnlineSGD(0.01, 10, 2, START, d=8, runs=2)
-    with pytest.raises(ndl.InvalidParameter, match="fixed length"):
-        ndl.predict(ndl.SpikedSLR({1: 0.5, 2: 0.5}, 1.0), erf(0.5), learner)
+    for verb in (ndl.predict, functools.partial(ndl.simulate, d=8, repeats=2)):
+        with pytest.raises(ndl.NoTheory, match="random lengths"):
+            verb(ndl.SpikedSLR({1: 0.5, 2: 0.5}, 1.0), erf(0.5), learner)
     with pytest.raises(ndl.InvalidParameter, match="the two must agree"):
         ndl.simulate(ndl.SpikedSLR(2, 1.0), erf(0.5), learner, d=9, repeats=2)
     with pytest.raises(ndl.NoTheory, match="unit_norm"):

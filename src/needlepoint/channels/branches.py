@@ -32,7 +32,7 @@ def swapped_point(task: SpikedSLR, model: KeyValueAttention) -> np.ndarray:
 
 
 def classify(task: SpikedSLR, model: KeyValueAttention, five: np.ndarray) -> tuple[str, ...]:
-    """ "oracle", "swapped" or "other" for each column of (5, runs) overlaps, up to the common sign of (k, v)."""
+    """Where each column of (5, runs) overlaps is, up to the common sign of (k, v): oracle, swapped, other, diverged."""
     points = {"oracle": ORACLE}
     if isinstance(model.activation, Erf) and model.activation.odd:
         points["swapped"] = swapped_point(task, model)
@@ -40,4 +40,5 @@ def classify(task: SpikedSLR, model: KeyValueAttention, five: np.ndarray) -> tup
     for name, point in points.items():
         away = [np.max(np.abs(five - sign[:, None] * point[:, None]), axis=0) for sign in (np.ones(5), _SIGN)]
         labels[np.minimum(*away) < NEAR] = name
+    labels[~np.all(np.isfinite(five), axis=0)] = "diverged"
     return tuple(labels)

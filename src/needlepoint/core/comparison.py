@@ -109,6 +109,8 @@ def compare(prediction: Prediction, measurements: Measurement | Sequence[Measure
     """
     if isinstance(measurements, Measurement):
         measurements = [measurements]
+    if not isinstance(prediction, Prediction) or not all(isinstance(m, Measurement) for m in measurements):
+        raise InvalidParameter("compare: takes a Prediction and one or several Measurements.")
     if not measurements:
         raise InvalidParameter("compare(measurements=[]): at least one measurement is needed.")
     for m in measurements:
@@ -144,6 +146,13 @@ def _same_question(prediction: Prediction, m: Measurement) -> None:
             f"compare: the measurement answers another question ({m.task!r}, {m.model!r}, {m.learner!r}) than "
             f"the prediction ({task!r}, {model!r}, {learner!r}); simulate prediction.resolved."
         )
+    if prediction.trajectory is None and prediction.overlaps is not None and m.overlaps is not None:
+        gaps = [abs(a - b) for (_, a), (_, b) in zip(prediction.overlaps.items(), m.overlaps.items(), strict=True)]
+        if max(gaps) > 1e-9 and not prediction.overlaps_error:
+            raise InvalidParameter(
+                f"compare: the measurement was made at {m.overlaps!r}, the prediction is for {prediction.overlaps!r}; "
+                "simulate with overlaps=prediction.overlaps."
+            )
     d = getattr(learner, "d", None)
     if prediction.exact and d is not None and d != m.d:
         raise InvalidParameter(f"compare: the prediction is exact at d={d} and the measurement was made at d={m.d}.")
@@ -182,7 +191,8 @@ def z_score(predicted: Estimate, measured: Estimate, repeats: int, predicted_run
     """Gap over the joined standard error, numerical errors subtracted from |gap|, Student for few repeats.
 
     The t value, with Welch's degrees of freedom, is mapped to the normal z of the same probability. A gap
-    inside the numerical error is z = 0; outside it with no standard error at all, z is infinite.
+    inside the numerical error is z = 0; outside it with no standard error at all, z is infinite. One repeat has
+    no standard error, and no z: NaN.
     """
     if not (math.isfinite(predicted.value) and math.isfinite(measured.value)):
         return math.nan
@@ -196,7 +206,9 @@ def z_score(predicted: Estimate, measured: Estimate, repeats: int, predicted_run
             variance += estimate.error**2
             spread += estimate.error**4 / (runs - 1) if runs and runs > 1 else 0.0
     excess = max(0.0, abs(gap) - numerical)
-    if excess == 0.0 or math.isinf(variance):
+    if math.isinf(variance):
+        return math.nan
+    if excess == 0.0:
         return 0.0
     if variance == 0.0:
         return math.copysign(math.inf, gap)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from needlepoint.core.errors import InvalidParameter, NoTheory
-from needlepoint.core.specs import Spec
+from needlepoint.core.specs import Spec, is_whole
 
 Key = tuple[str, type, type, type]
 _RULES: dict[Key, Callable[..., Any]] = {}
@@ -44,7 +44,7 @@ def find(verb: str, task: Spec, model: Spec | None, learner: Spec) -> Callable[.
 
 def check_question(verb: str, task: Any, model: Any, learner: Any, seed: Any) -> None:
     """What every verb asks of its arguments, before a rule is looked up."""
-    if isinstance(seed, bool) or seed != int(seed) or not 0 <= seed < 2**63:
+    if not is_whole(seed) or not 0 <= seed < 2**63:
         raise InvalidParameter(f"{verb}(seed={seed!r}): seed must be a whole number from 0 to 2**63 - 1.")
     for part, family in ((task, "task"), (model, "model"), (learner, "learner")):
         absent = part is None and family == "model"

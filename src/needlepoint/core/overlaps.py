@@ -68,6 +68,11 @@ class Overlaps(Spec):
         """sqrt(theta^2 + eta^2 + rho^2)."""
         return float(np.sqrt(sum(getattr(self, name) ** 2 for name in OFF_MANIFOLD)))
 
+    @property
+    def unit(self) -> bool:
+        """True if k and v have unit norm."""
+        return abs(self.key_sq - 1) <= 1e-9 and abs(self.value_sq - 1) <= 1e-9
+
     def five(self) -> np.ndarray:
         """(kappa, nu, theta, eta, rho)."""
         return np.array([getattr(self, name) for name in FIVE])

@@ -145,5 +145,7 @@ def combine(document: dict[str, Any], given: dict[str, str | None], changes: lis
             raise UnknownName("part of a spec", head, PARTS)
         if target is None:
             raise InvalidParameter(f"--set {change!r}: there is no {head} to change.")
-        parts[head] = assign(target, rest, parse_value(text))
+        word = text.strip()
+        bare = word.isidentifier() and word not in _CONSTANTS  # learner.within=all needs no quotes
+        parts[head] = assign(target, rest, word if bare else parse_value(text))
     return parts

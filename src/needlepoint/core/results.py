@@ -172,6 +172,13 @@ class Measurement(Result):
         return plain({**self._head(), "kind": "measurement", "d": self.d, "repeats": self.repeats})
 
 
+def stratified_estimate(samples: np.ndarray, groups: int) -> Estimate:
+    """Mean over groups of equal size and its standard error from the spread inside them."""
+    parts = [mean_estimate(group) for group in np.split(np.asarray(samples, dtype=float), groups)]
+    error = np.sqrt(sum(p.error**2 for p in parts)) / groups
+    return Estimate(float(np.mean([p.value for p in parts])), float(error), "stderr")
+
+
 def mean_estimate(samples: np.ndarray) -> Estimate:
     """Mean and standard error of independent repeats (one repeat has an infinite error)."""
     samples = np.asarray(samples, dtype=float)

@@ -89,7 +89,7 @@ class Count(Kind):
     def coerce(self, value: Any, where: str) -> int | None:
         if value is None and self.free:
             return None
-        if not _is_whole(value) or int(value) < self.lo:
+        if not is_whole(value) or int(value) < self.lo:
             none = ", or None" if self.free else ""
             raise InvalidParameter(refusal(where, value, f"a whole number >= {self.lo}{none}", self.why))
         return int(value)
@@ -125,7 +125,7 @@ class Lengths(Kind):
     why: str = ""
 
     def coerce(self, value: Any, where: str) -> int | tuple[tuple[int, float], ...]:
-        if _is_whole(value):
+        if is_whole(value):
             if int(value) < 1:
                 raise InvalidParameter(refusal(where, value, "a whole number >= 1", self.why))
             return int(value)
@@ -135,7 +135,7 @@ class Lengths(Kind):
             raise InvalidParameter(
                 refusal(where, value, "a whole number >= 1 or {length: probability, ...}", self.why)
             ) from None
-        if any(not _is_whole(n) or int(n) < 1 for n, _ in pairs):
+        if any(not is_whole(n) or int(n) < 1 for n, _ in pairs):
             raise InvalidParameter(refusal(where, value, "keyed by lengths that are whole and >= 1", self.why))
         if len({n for n, _ in pairs}) < len(pairs):
             raise InvalidParameter(refusal(where, value, "keyed by distinct lengths", self.why))
@@ -204,7 +204,7 @@ def refusal(where: str, value: Any, admissible: str, why: str = "") -> str:
     return f"{owner}({name}={shown}): {name} must be {admissible}{reason}."
 
 
-def _is_whole(value: Any) -> TypeGuard[int]:
+def is_whole(value: Any) -> TypeGuard[int]:
     if isinstance(value, (bool, str, bytes)):
         return False
     try:

@@ -8,14 +8,18 @@ import numpy as np
 
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.overlaps import FIVE, Overlaps, fix_gauge
-from needlepoint.core.results import Trajectory, mean_estimate
+from needlepoint.core.results import Trajectory, stratified_estimate
 from needlepoint.core.status import Status
 
 
 def scale_at(scale: float, schedule: float, steps: Any) -> np.ndarray:
     """eq:schedule. The scale of the step that led to each record: $\\lambda_t = \\lambda/(1 + h t)$, t from 0."""
-    last = np.maximum(np.asarray(steps, dtype=float) - 1.0, 0.0)
-    return scale / (1.0 + schedule * last)
+    return scale_of_step(scale, schedule, np.maximum(np.asarray(steps, dtype=float) - 1.0, 0.0))
+
+
+def scale_of_step(scale: Any, schedule: Any, t: Any) -> Any:
+    """eq:schedule at step t; the numbers may be traced."""
+    return scale / (1.0 + schedule * t)
 
 
 def named(five: np.ndarray) -> dict[str, np.ndarray]:
@@ -24,13 +28,14 @@ def named(five: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def summarise(
-    trajectory: Trajectory, noise_var: float, *, odd: bool, numerical: dict[str, float] | None = None
+    trajectory: Trajectory, noise_var: float, *, gauge: bool, starts: int = 1, numerical: dict[str, float] | None = None
 ) -> dict[str, Any]:
     """Metrics and mean overlaps at the last record, as keyword arguments of a result.
 
     The errors are standard errors over runs; where `numerical` gives errors by name (deterministic
-    runs from given starts), those instead. With an `odd` activation the sign of (k, v) is a gauge, fixed run
-    by run before averaging. Runs that left the finite numbers make the status DIVERGED.
+    runs from given starts), those instead. Where the sign of (k, v) is a `gauge` (random starts, odd activation)
+    it is fixed run by run before averaging. Runs come in `starts` equal groups, and the spread between groups is
+    no error. Runs that left the finite numbers make the status DIVERGED.
     """
     finite = np.all(np.isfinite(trajectory.excess_risk), axis=1)
     if not finite.all():
@@ -43,11 +48,11 @@ def summarise(
         nothing = {name: Estimate(np.nan, np.inf) for name in ("risk", "excess_risk")}
         return {"metrics": nothing, "status": Status.DIVERGED, "notes": (note,), "trajectory": trajectory}
     end = trajectory.excess_risk[:, -1]
-    paths = fix_gauge(trajectory.overlaps) if odd else trajectory.overlaps
+    paths = fix_gauge(trajectory.overlaps) if gauge else trajectory.overlaps
     overlaps = {name: x[:, -1] for name, x in paths.items()}
     if numerical is None:
-        excess = mean_estimate(end)
-        errors = {name: mean_estimate(x).error for name, x in overlaps.items()}
+        excess = stratified_estimate(end, starts)
+        errors = {name: stratified_estimate(x, starts).error for name, x in overlaps.items()}
     else:
         excess = Estimate(float(np.mean(end)), numerical["excess_risk"])
         errors = {name: numerical[name] for name in FIVE}

@@ -21,8 +21,8 @@ class Activation(Spec):
     family: ClassVar[str] = "activation"
     form: ClassVar[Form]
 
-    @staticmethod
-    def weights(scores: Any, constants: Mapping[str, Any]) -> Any:
+    @classmethod
+    def weights(cls, scores: Any, constants: Mapping[str, Any]) -> Any:
         """Scores (..., tokens) to weights of the same shape."""
         raise NotImplementedError
 
@@ -52,8 +52,8 @@ class Erf(Activation):
         """True for a pure erf, where (k, v) -> (-k, -v) changes nothing."""
         return self.shift == 0.0 and self.offset == 0.0
 
-    @staticmethod
-    def weights(scores: Any, constants: Mapping[str, Any]) -> Any:
+    @classmethod
+    def weights(cls, scores: Any, constants: Mapping[str, Any]) -> Any:
         from jax.scipy.special import erf
 
         return constants["offset"] + erf(constants["scale"] * scores + constants["shift"])
@@ -65,36 +65,44 @@ class Linear(Activation):
 
     form: ClassVar[Form] = "elementwise"
 
-    @staticmethod
-    def weights(scores: Any, constants: Mapping[str, Any]) -> Any:
+    @classmethod
+    def weights(cls, scores: Any, constants: Mapping[str, Any]) -> Any:
         return 1.0 + scores
 
 
-@spec
-class Softmax(Activation):
-    """exp(score) over its sum."""
+class KernelActivation(Activation):
+    """A positive function of each score over its sum: exp(log_kernel) normalised."""
 
     form: ClassVar[Form] = "kernel"
 
     @staticmethod
-    def weights(scores: Any, constants: Mapping[str, Any]) -> Any:
-        import jax
+    def log_kernel(scores: Any, xp: Any) -> Any:
+        """Logarithm of the kernel, with the array functions of `xp` (numpy or jax.numpy)."""
+        raise NotImplementedError
 
-        return jax.nn.softmax(scores, axis=-1)
-
-
-@spec
-class Softplus(Activation):
-    """log(1 + exp(score)) over its sum, without an offset."""
-
-    form: ClassVar[Form] = "kernel"
-
-    @staticmethod
-    def weights(scores: Any, constants: Mapping[str, Any]) -> Any:
+    @classmethod
+    def weights(cls, scores: Any, constants: Mapping[str, Any]) -> Any:
         import jax
         import jax.numpy as jnp
 
+        return jax.nn.softmax(cls.log_kernel(scores, jnp), axis=-1)
+
+
+@spec
+class Softmax(KernelActivation):
+    """exp(score) over its sum."""
+
+    @staticmethod
+    def log_kernel(scores: Any, xp: Any) -> Any:
+        return scores
+
+
+@spec
+class Softplus(KernelActivation):
+    """log(1 + exp(score)) over its sum, without an offset."""
+
+    @staticmethod
+    def log_kernel(scores: Any, xp: Any) -> Any:
         # log softplus(x) is x + O(e^x) far left, where softplus underflows
         low = scores < -30.0
-        log_w = jnp.where(low, scores, jnp.log(jax.nn.softplus(jnp.where(low, 0.0, scores))))
-        return jax.nn.softmax(log_w, axis=-1)
+        return xp.where(low, scores, xp.log(xp.logaddexp(0.0, xp.where(low, 0.0, scores))))

@@ -20,6 +20,8 @@ class Minimum:
     x: np.ndarray
     value: float
     residual: float
+    value_error: float
+    """How much lower the minimum may be: gradient times the Newton step that is left."""
     status: Status
     others: tuple[float, ...]
     """The values that all starts reached, lowest first."""
@@ -45,20 +47,25 @@ def minimise(
     x, value = ends[0].x, float(ends[0].fun)
     gradient = value_and_grad(x)[1]
     for _ in range(polish_steps):
-        step = np.linalg.pinv(_hessian(value_and_grad, x), rcond=1e-10, hermitian=True) @ gradient
+        step = _newton_step(value_and_grad, x, gradient)
         new_value, new_gradient = value_and_grad(x - step)
         better = np.max(np.abs(new_gradient)) < np.max(np.abs(gradient))
         if not (better and new_value <= value + 1e-12 * max(1.0, abs(value))):
             break
         x, value, gradient = x - step, float(new_value), new_gradient
     residual = float(np.max(np.abs(gradient)))
+    value_error = float(np.abs(gradient) @ np.abs(_newton_step(value_and_grad, x, gradient)))
     if not np.isfinite(value):
         status = Status.DIVERGED
     else:
         # relative to how steep the function is where the search began, so that a descent without end is no minimum
         steepness = np.nanmax([np.max(np.abs(value_and_grad(x0)[1])) for x0 in starts])
         status = Status.CONVERGED if residual <= tol * max(1.0, float(steepness)) else Status.MAX_STEPS
-    return Minimum(x, value, residual, status, tuple(float(e.fun) for e in ends))
+    return Minimum(x, value, residual, value_error, status, tuple(float(e.fun) for e in ends))
+
+
+def _newton_step(value_and_grad: ValueAndGrad, x: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+    return np.linalg.pinv(_hessian(value_and_grad, x), rcond=1e-10, hermitian=True) @ gradient
 
 
 def _hessian(value_and_grad: ValueAndGrad, x: np.ndarray, step: float = 1e-5) -> np.ndarray:

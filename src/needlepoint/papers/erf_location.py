@@ -219,30 +219,22 @@ def _flow_points(size: Size) -> list[Point]:
         model = KeyValueAttention(Erf(scale=scale), unit_norm=True)
         points.append(Point("vector_field", task, model, options={"key": key, "value": value}, label=f"scale {scale}"))
         points.append(Point("fixed_points", task, model, label=f"scale {scale}"))
+        points.append(Point("nullcline", task, model, options={"key": np.linspace(-1, 1, 401)}, label=f"scale {scale}"))
     return points
 
 
 def _draw_flow(records: Sequence[Record]) -> Drawing:
     import numpy as np
-    from scipy.special import erf
 
     from needlepoint.plotting.landscape import FlowPanel, flow_panels
 
     shown, field_rows, point_rows = [], [], []
-    for field, fixed in zip(records[0::2], records[1::2], strict=True):
-        model, task = field.point.model, field.point.task
-        assert isinstance(model, KeyValueAttention)
-        assert isinstance(model.activation, Erf)
-        assert isinstance(task, SpikedSLR)
-        scale = model.activation.scale or 0.0
-        g = scale * task.relevant_std
-        slope = scale * math.sqrt(task.snr) / math.sqrt((1 + 2 * g * g) * (1 + 4 * g * g))
+    for scale, field, fixed, line in zip(_FLOW_SCALES, records[0::3], records[1::3], records[2::3], strict=True):
         key, value = field.point.options["key"], field.point.options["value"]
         key_dot, value_dot = field.result
         points = [(p.overlaps.key, p.overlaps.value, p.kind) for p in fixed.result]
-        shown.append(
-            FlowPanel(rf"$\lambda={scale}$", key[0], key_dot, value_dot, points, lambda x, slope=slope: erf(slope * x))
-        )
+        curve = (line.point.options["key"], line.result)
+        shown.append(FlowPanel(rf"$\lambda={scale}$", key[0], key_dot, value_dot, points, curve))
         cells = (np.ravel(a).tolist() for a in (key, value, key_dot, value_dot))
         field_rows += [[scale, *row] for row in zip(*cells, strict=True)]
         point_rows += [[scale, p.overlaps.key, p.overlaps.value, p.kind, p.excess_risk, *p.rates] for p in fixed.result]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ class FlowPanel:
     key_dot: np.ndarray
     value_dot: np.ndarray
     points: Sequence[tuple[float, float, str]]
-    nullcline: Callable[[np.ndarray], np.ndarray]
+    nullcline: tuple[np.ndarray, np.ndarray]
 
 
 @styled
@@ -50,8 +50,7 @@ def flow_panels(shown: Sequence[FlowPanel]) -> Figure:
             width=0.005,
             pivot="mid",
         )
-        line = np.linspace(-1, 1, 401)
-        axis.plot(line, panel.nullcline(line), "--", color="#555555", linewidth=1.0, label=r"$\nu=\mathrm{erf}(cu)$")
+        axis.plot(*panel.nullcline, "--", color="#555555", linewidth=1.0, label=r"$\nu=\mathrm{erf}(cu)$")
         named: set[str] = set()
         for x, y, kind in panel.points:
             mark, colour = _MARKS[kind]

@@ -115,7 +115,7 @@ def _points(axis: Any, steps: np.ndarray, runs: np.ndarray, colour: str, all_run
 
 
 def _paths(axis: Any, theory: Trajectory) -> None:
-    colours = {"oracle": COLOURS[2], "swapped": COLOURS[1], "other": COLOURS[3]}
+    colours = {"oracle": COLOURS[2], "swapped": COLOURS[1], "other": COLOURS[3], "diverged": COLOURS[5]}
     seen: set[str] = set()
     for run in range(theory.runs):
         branch = theory.branches[run]

@@ -16,7 +16,7 @@ from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.overlaps import FIVE
 from needlepoint.core.results import Measurement, Trajectory
 from needlepoint.core.specs import lower
-from needlepoint.core.trajectories import named, scale_at, summarise
+from needlepoint.core.trajectories import named, scale_at, scale_of_step, summarise
 from needlepoint.learners import ProjectedDescent, record_steps
 from needlepoint.models.activations import Activation, Erf
 from needlepoint.models.attention import KeyValueAttention
@@ -51,7 +51,7 @@ def simulate_descent(
         risks.append(np.asarray(_risk(Erf, nodes, at, state)))
         options.progress(done / learner.steps)
     risk = np.stack(risks, axis=-1)
-    numerical = None if isinstance(learner.start, str) else rounding_errors(history[-1], risk[:, -1], options.repeats)
+    numerical = rounding_errors(history[-1], risk[:, -1], options.repeats) if learner.given else None
     return trajectory_measurement(task, model, learner, options, marks, history, risk, numerical)
 
 
@@ -99,7 +99,13 @@ def trajectory_measurement(
         task,
         model,
         learner,
-        **summarise(trajectory, task.noise_var, odd=activation.odd, numerical=numerical),
+        **summarise(
+            trajectory,
+            task.noise_var,
+            gauge=activation.odd and not learner.given,
+            starts=len(learner.given) or 1,
+            numerical=numerical,
+        ),
         branch=ends[0] if len(set(ends)) == 1 else None,
         d=options.d,
         repeats=runs,
@@ -140,7 +146,7 @@ def _advance(
 
     def step(i: Any, weights: Any) -> Any:
         k, v = weights
-        at = {**law, "scale": law["scale"] / (1 + schedule * (done + i))}
+        at = {**law, "scale": scale_of_step(law["scale"], schedule, done + i)}
         grad_k, grad_v = jax.grad(total, argnums=(0, 1))(k, v, at)
         return project(k, grad_k, lr), project(v, grad_v, lr)
 

@@ -21,6 +21,7 @@ from needlepoint.simulation.simulating import Options
 from needlepoint.simulation.vectors import frames, with_overlaps
 from needlepoint.tasks.single_location import SpikedSLR, sample_spiked
 
+_LARGEST_SEQUENCE = 100_000_000
 _CHUNK = 4_000_000
 """Token coordinates held at once (32 MB)."""
 
@@ -34,7 +35,7 @@ def simulate_attention(task: SpikedSLR, model: KeyValueAttention, learner: Popul
             "(predict(...).overlaps are the best ones)."
         )
     o = options.overlaps
-    if model.unit_norm and (abs(o.key_sq - 1) > 1e-9 or abs(o.value_sq - 1) > 1e-9):
+    if model.unit_norm and not o.unit:
         raise InvalidParameter(f"{o!r}: key_sq and value_sq must be 1 for a model with unit_norm=True.")
     rng = np.random.default_rng([options.seed, 5])
     vectors = with_overlaps(rng, o, options.repeats, options.d)
@@ -119,6 +120,12 @@ def sum_chunks(
 
 def _repeat(task: SpikedSLR, options: Options, errors: Callable[[Any, int, int, int], Any]) -> np.ndarray:
     """Mean squared error of each repeat over `samples` sequences, grouped by length, in chunks."""
+    longest = max(n for n, _ in task.length_law)
+    if longest * options.d > _LARGEST_SEQUENCE:
+        raise InvalidParameter(
+            f"simulate(d={options.d}): a sequence of {longest} tokens has {longest * options.d:.3g} numbers; "
+            f"at most {_LARGEST_SEQUENCE:.3g} are sampled at once."
+        )
     means = np.zeros(options.repeats)
     key = jax.random.key(options.seed)
     for repeat in range(options.repeats):

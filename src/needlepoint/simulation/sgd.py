@@ -11,10 +11,10 @@ import numpy as np
 
 from needlepoint.channels import elementwise
 from needlepoint.core.dispatch import rule
-from needlepoint.core.errors import InvalidParameter, NoTheory
+from needlepoint.core.errors import NoTheory
 from needlepoint.core.results import Measurement
 from needlepoint.core.specs import lower
-from needlepoint.core.trajectories import scale_at
+from needlepoint.core.trajectories import scale_at, scale_of_step
 from needlepoint.learners import OnlineSGD, record_steps
 from needlepoint.models.activations import Activation, Erf
 from needlepoint.models.attention import KeyValueAttention
@@ -34,11 +34,12 @@ def simulate_sgd(task: SpikedSLR, model: KeyValueAttention, learner: OnlineSGD, 
         )
     length = task.fixed_length
     if length is None:
-        raise InvalidParameter(f"{task!r}: OnlineSGD needs a fixed length; give tokens as a whole number.")
+        raise NoTheory(f"no simulation of OnlineSGD with random lengths ({task!r}); give tokens as a whole number.")
     vectors = starting_vectors(learner, options.d, options.repeats, options.seed)
     law, constants = lower(task)[1], model.constants()
     state = tuple(jnp.asarray(x) for x in vectors)
     keys = jax.random.split(jax.random.key(options.seed), len(vectors.k))
+    nodes = quadrature_nodes(constants["scale"] * max(1.0, task.relevant_std))
     marks = record_steps(learner.steps, learner.record_every)
     history, done = [vectors.five()], 0
     sizes = (type(activation), learner.batch, length)
@@ -48,16 +49,20 @@ def simulate_sgd(task: SpikedSLR, model: KeyValueAttention, learner: OnlineSGD, 
         vectors = vectors._replace(k=np.asarray(k), v=np.asarray(v))
         history.append(vectors.five())
         options.progress(done / learner.steps)
-    risk = _population_risks(task, model, learner, marks, history)
+    risk = _population_risks(task, model, learner, nodes, marks, history)
     return trajectory_measurement(task, model, learner, options, marks, history, risk)
 
 
 def _population_risks(
-    task: SpikedSLR, model: KeyValueAttention, learner: OnlineSGD, marks: list[int], history: list[np.ndarray]
+    task: SpikedSLR,
+    model: KeyValueAttention,
+    learner: OnlineSGD,
+    nodes: int,
+    marks: list[int],
+    history: list[np.ndarray],
 ) -> np.ndarray:
     """eq:elementwise-risk of the recorded overlaps, (runs, records)."""
     law = {**lower(task, "task.")[1], **task.length_moments(), **model.constants()}
-    nodes = quadrature_nodes(law["scale"] * max(1.0, task.relevant_std))
     at = {**law, "scale": scale_at(law["scale"], learner.schedule, marks)}
     return np.asarray(_risks(type(model.activation), nodes, at, np.stack(history, axis=-1)))
 
@@ -91,7 +96,7 @@ def _advance(
         return jnp.mean((y - jnp.sum(weights * (x @ v), axis=-1)) ** 2)
 
     def one(t: Any, key: Any, k_star: Any, v_star: Any, k: Any, v: Any) -> Any:
-        scale = constants["scale"] / (1 + schedule * t)
+        scale = scale_of_step(constants["scale"], schedule, t)
         x, y, _ = sample_spiked(jax.random.fold_in(key, t), k_star, v_star, batch, length, **law)
         grad_k, grad_v = jax.grad(loss, argnums=(0, 1))(k, v, x, y, scale)
         return project(k, grad_k, lr), project(v, grad_v, lr)

@@ -8,7 +8,7 @@ from needlepoint.core.dispatch import check_question, find
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.results import Measurement, Progress, silent
-from needlepoint.core.specs import Spec
+from needlepoint.core.specs import Spec, is_whole
 from needlepoint.numerics.precision import float64
 
 
@@ -44,9 +44,13 @@ def simulate(
     a repeat. Descent from given starts runs each start `repeats` times, in fresh coordinates.
     """
     for name, value, lowest in (("d", d, 2), ("repeats", repeats, 1), ("samples", samples, 1)):
-        if isinstance(value, bool) or value != int(value) or value < lowest:
+        if not is_whole(value) or value < lowest:
             raise InvalidParameter(f"simulate({name}={value!r}): {name} must be a whole number >= {lowest}.")
     check_question("simulate", task, model, learner, seed)
+    if overlaps is not None and not isinstance(overlaps, Overlaps):
+        raise InvalidParameter(f"simulate(overlaps={overlaps!r}): write it as Overlaps(key=..., value=...).")
+    if overlaps is not None and type(learner).__name__ != "Population":
+        raise InvalidParameter(f"simulate(overlaps=...): {type(learner).__name__} chooses its weights; leave it out.")
     wanted = getattr(learner, "d", None)
     if wanted is not None and wanted != d:
         raise InvalidParameter(f"simulate(d={d}): {type(learner).__name__} says d={wanted}; the two must agree.")
@@ -57,7 +61,9 @@ def simulate(
         )
     _load_rules()
     options = Options(int(d), int(repeats), seed, overlaps, int(samples), progress)
-    return find("simulate", task, model, learner)(task, model, learner, options)
+    measurement = find("simulate", task, model, learner)(task, model, learner, options)
+    progress(1.0)
+    return measurement
 
 
 def _load_rules() -> None:

@@ -49,9 +49,8 @@ def with_overlaps(rng: np.random.Generator, overlaps: Overlaps, runs: int, d: in
 def starting_vectors(learner: Any, d: int, repeats: int, seed: int) -> Vectors:
     """Where descent and SGD start: "sphere", "manifold" or given overlaps, with fresh teachers a run."""
     rng = np.random.default_rng([seed, 4])
-    if not isinstance(learner.start, str):
-        many = learner.start if isinstance(learner.start, tuple) else (learner.start,)
-        parts = [with_overlaps(rng, o, repeats, d) for o in many]
+    if learner.given:
+        parts = [with_overlaps(rng, o, repeats, d) for o in learner.given]
         return Vectors(*(np.concatenate(x) for x in zip(*parts, strict=True)))
     lowest = learner.smallest_d[learner.start]
     if d < lowest:

@@ -12,6 +12,7 @@ from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import NoTheory
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.results import Prediction
+from needlepoint.core.status import Status
 from needlepoint.learners import BayesOptimal
 from needlepoint.tasks.single_location import SpikedSLR
 from needlepoint.theory.predicting import Options
@@ -39,11 +40,13 @@ def predict_bayes(task: SpikedSLR, model: None, learner: BayesOptimal, options: 
     else:
         # at relevant_std = 1 the norm says nothing and d drops out
         excess, notes = _at_dimension(task, learner.d or 2, options.seed)
+    loose = options.tol is not None and excess.error > options.tol
     return Prediction(
         task,
         model,
         learner,
         {"risk": excess + task.noise_var, "excess_risk": excess},
+        status=Status.NOISE_LIMITED if loose else Status.CONVERGED,
         exact=not limit,
         notes=notes,
         seed=options.seed,
@@ -56,7 +59,7 @@ def _at_dimension(task: SpikedSLR, d: int, seed: int) -> tuple[Estimate, tuple[s
     bound = sum(p * bayes_bound(task, n, d) for n, p in lengths)
     if bound >= SMALLEST:
         parts = [(p, bayes_excess_risk(task, n, d)) for n, p in lengths]
-        if all(e.error <= _RESOLVED * e.value for _, e in parts):
+        if all(e.value > 0 and e.error <= _RESOLVED * e.value for _, e in parts):
             return Estimate(sum(p * e.value for p, e in parts), sum(p * e.error for p, e in parts)), ()
         sampled = [(p, bayes_monte_carlo(task, n, d, seed)) for n, p in lengths]
         value = sum(p * e.value for p, e in sampled)
@@ -148,8 +151,10 @@ def _transforms(snr: float, gamma: float, d: int, coarseness: float) -> tuple[fl
     density_other = (a[1] - a[0]) * np.exp(-(a**2) / 2) / math.sqrt(2 * math.pi)
     density_relevant = (a[1] - a[0]) * np.exp(-((a - m) ** 2) / (2 * G)) / math.sqrt(2 * math.pi * G)
     step = 0.1 * coarseness
-    low, high = -q.max() + shifts.min() - 38.0, -q.min() + shifts.max() + 5.0
-    if (high - low) / step * len(a) > _LARGEST_TABLE:
+    # tabulated without the shift -c S, which may be far larger than what the key field does
+    low, high = -q.max() - 38.0, -q.min() + 5.0
+    points = (high - low + np.ptp(shifts)) / step
+    if points * max(len(a), 2 * n_s) > _LARGEST_TABLE:
         return math.nan, np.ones(1), np.ones(1)
     u = np.arange(low, high, step)
     table = np.concatenate(
@@ -162,9 +167,10 @@ def _transforms(snr: float, gamma: float, d: int, coarseness: float) -> tuple[fl
         first, empty, second = table.T
     else:
         spline = interpolate.make_interp_spline(u, table, k=5)
+        shifted = np.arange(low + shifts.min(), high + shifts.max(), step)
 
         def mean(column: int, weights: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-            at = np.clip(u[:, None] - c * nodes, u[0], u[-1])
+            at = np.clip(shifted[:, None] - c * nodes, u[0], u[-1])
             return spline(at)[..., column] @ weights
 
         first, empty, second = mean(0, other, s), mean(1, p_plain, plain_s), mean(2, value_sq, s)

@@ -13,7 +13,7 @@ from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import NoTheory
 from needlepoint.core.overlaps import FIVE
 from needlepoint.core.results import Prediction, Trajectory
-from needlepoint.core.trajectories import named, scale_at, summarise
+from needlepoint.core.trajectories import named, scale_at, scale_of_step, summarise
 from needlepoint.learners import ProjectedDescent, record_steps
 from needlepoint.models.activations import Erf
 from needlepoint.models.attention import KeyValueAttention
@@ -49,7 +49,7 @@ def predict_descent(
     """The recursion of eq:pgd-closure; exact at every d."""
     activation = require_erf(model, learner)
     five = start_overlaps(learner, options.seed)
-    runs, given = five.shape[1], not isinstance(learner.start, str)
+    runs, given = five.shape[1], bool(learner.given)
     if given:
         five = np.concatenate([five, five * _SHADOW], axis=1)
     c = erf_location.constants(task, model)
@@ -71,7 +71,7 @@ def predict_descent(
     final = model.replace(activation=activation.replace(scale=float(scales[-1])))
     ends = classify(task, final, history[:, :, -1])
     trajectory = Trajectory(np.array(marks), scales, named(history), risk, ends)
-    summary = summarise(trajectory, task.noise_var, odd=activation.odd, numerical=numerical)
+    summary = summarise(trajectory, task.noise_var, gauge=activation.odd and not given, numerical=numerical)
     if numerical and max(numerical.values()) > 1e-6:
         summary["notes"] = ("the path amplifies rounding (a chaotic transient): its error is not small.",)
     branch = ends[0] if len(set(ends)) == 1 else None
@@ -108,11 +108,11 @@ def _advance(c: dict[str, Any], five: Any, done: Any, lengths: Any, lr: Any, sch
         five, done = carry
 
         def step(i: Any, five: Any) -> Any:
-            return descent_step({**c, "scale": scale / (1 + schedule * (done + i))}, five, lr)
+            return descent_step({**c, "scale": scale_of_step(scale, schedule, done + i)}, five, lr)
 
         five = jax.lax.fori_loop(0, length, step, five)
         done = done + length
-        at = {**c, "scale": scale / (1 + schedule * jnp.maximum(done - 1, 0))}
+        at = {**c, "scale": scale_of_step(scale, schedule, jnp.maximum(done - 1, 0))}
         return (five, done), (five, erf_location.unit_excess_risk(at, five))
 
     (five, _), records = jax.lax.scan(record, (five, done), lengths)

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 
+from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.specs import lower
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.erf_moments import erf_mean, erf_square_mean
@@ -16,6 +18,15 @@ from needlepoint.tasks.single_location import SpikedSLR
 def constants(task: SpikedSLR, model: KeyValueAttention) -> dict[str, float]:
     """Every number of the problem, traced: the task's, its length moments, the activation's."""
     return {**lower(task, "task.")[1], **task.length_moments(), **model.constants()}
+
+
+def rounding(task: SpikedSLR, overlaps: Overlaps, value: float) -> float:
+    """Rounding of eq:erf-risk, a sum whose terms reach (m theta)^2, gamma^2, E[L-1] q_v and E[(L-1)(L-2)] rho^2."""
+    law = task.length_moments()
+    terms = (task.snr * overlaps.value_on_key**2 + task.relevant_std**2 + law["task.others"]) * max(
+        1.0, overlaps.value_sq
+    )
+    return 32 * np.finfo(float).eps * (abs(value) + terms + law["task.pairs"] * overlaps.key_dot_value**2)
 
 
 class WeightMoments(NamedTuple):

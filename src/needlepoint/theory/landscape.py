@@ -21,8 +21,11 @@ from needlepoint.numerics.precision import float64
 from needlepoint.tasks.single_location import SpikedSLR
 from needlepoint.theory import erf_location
 
-_SCALES = np.geomspace(1e-3, 1e2, 120)
+_SCALES = np.geomspace(1e-6, 1e2, 190)
 """Where the critical scales are searched, times 1 / sqrt(snr) or in absolute terms."""
+
+ROUNDING = 1e-15
+"""Relative rounding of a two-by-two Hessian."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +70,22 @@ def manifold_gradient(task: SpikedSLR, model: KeyValueAttention, key: Any, value
     key, value = np.asarray(key, dtype=float), np.asarray(value, dtype=float)
     m, G = np.sqrt(task.snr), task.relevant_std**2
     g = scale * task.relevant_std
-    s, c = (1 + 2 * g * g) ** -0.5, (1 + 4 * g * g) ** -0.5
+    s, c = _widths(g)
     u = scale * m * s * key
     bracket = np.where(u > 0, (1 - value) - special.erfc(c * u), special.erfc(-c * u) - (1 + value))
     return 4 * G * scale * m * s / np.sqrt(np.pi) * np.exp(-u * u) * bracket, -2 * G * special.erf(u)
+
+
+def _widths(g: float) -> tuple[float, float]:
+    """s and c of eq:erf-mean and eq:zeta-derivatives."""
+    return (1 + 2 * g * g) ** -0.5, (1 + 4 * g * g) ** -0.5
+
+
+def nullcline(task: SpikedSLR, model: KeyValueAttention, key: Any) -> np.ndarray:
+    r"""eq:nullcline. $\nu = \mathrm{erf}(cu)$, where the flow of the key turns (eq:manifold-gradient)."""
+    scale = _pure_erf(task, model)
+    s, c = _widths(scale * task.relevant_std)
+    return special.erf(c * s * scale * np.sqrt(task.snr) * np.asarray(key, dtype=float))
 
 
 def vector_field(task: SpikedSLR, model: KeyValueAttention, key: Any, value: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -101,7 +116,7 @@ def fixed_points(task: SpikedSLR, model: KeyValueAttention) -> tuple[FixedPoint,
         kind = "minimum" if key * value > 0 else "maximum"
         found.append(FixedPoint(Overlaps(key, value), kind, risk(key, value), rates))
     m, G, g = np.sqrt(task.snr), task.relevant_std**2, scale * task.relevant_std
-    s, c = (1 + 2 * g * g) ** -0.5, (1 + 4 * g * g) ** -0.5
+    s, c = _widths(g)
     A, B = G * scale**2 * m**2 * 8 * s**2 * c / np.pi, -4 * G * scale * m * s / np.sqrt(np.pi)
     root = np.sqrt(A**2 + 4 * B**2)
     rates = (float(-(A + root) / 2), float(-(A - root) / 2))
@@ -197,9 +212,16 @@ def oracle_instability(task: SpikedSLR) -> Estimate:
     def lowest(scale: float) -> float:
         plane = _plane_hessian(erf_location.constants(task, _with_scale(scale)), jnp.zeros(2))
         low, high = np.linalg.eigvalsh(np.asarray(plane))
-        return float(low + 1e-15 * high)  # a curvature below the rounding of the other one is no instability
+        return float(low + ROUNDING * high)  # a curvature below the rounding of the other one is no instability
 
-    return _last_rise(lambda scale: -lowest(scale), _SCALES)
+    found = _last_rise(lambda scale: -lowest(scale), _SCALES)
+    if not 0 < found.value < np.inf:
+        return found
+    # the curvature is known to the rounding of the larger one, and with it the root
+    step = 1e-4 * found.value
+    slope = abs(lowest(found.value + step) - lowest(found.value - step)) / (2 * step)
+    high = 4 * (task.snr + task.relevant_std**2)
+    return Estimate(found.value, found.error + 4 * ROUNDING * high / max(slope, 1e-300))
 
 
 def _plane_risk(c: dict[str, Any], tilt: Any) -> Any:
@@ -213,11 +235,14 @@ _plane_hessian = jax.jit(jax.hessian(_plane_risk, argnums=1))
 
 
 def _last_rise(function: Any, grid: np.ndarray) -> Estimate:
-    """The root at the last change from negative to positive on the grid; infinite if there is none."""
+    """The root at the last change from negative to positive on the grid.
+
+    Without one it is infinite where the function stays negative, and 0 where it stays positive.
+    """
     values = np.array([function(x) for x in grid])
     crossings = np.flatnonzero((values[:-1] < 0) & (values[1:] >= 0))
     if len(crossings) == 0:
-        return Estimate(np.inf, 0.0)
+        return Estimate(np.inf if values[-1] < 0 else 0.0, 0.0)
     i = crossings[-1]
     found = optimize.root_scalar(function, bracket=(grid[i], grid[i + 1]), method="brentq", xtol=1e-15, rtol=1e-14)
     return Estimate(found.root, 1e-11 * found.root)

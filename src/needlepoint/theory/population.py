@@ -16,6 +16,7 @@ from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.overlaps import FIVE, ODD, Overlaps
 from needlepoint.core.results import Prediction
+from needlepoint.core.status import Status
 from needlepoint.learners import Population
 from needlepoint.models.activations import Erf
 from needlepoint.models.attention import KeyValueAttention, LinearRegression
@@ -60,24 +61,32 @@ def predict_population(task: SpikedSLR, model: KeyValueAttention, learner: Popul
             "KeyValueAttention(Erf(...), unit_norm=True) with any of Erf's constants free (None)."
         )
     free = tuple(model.free_constants())
-    c = erf_location.constants(task, model)
-    best = minimise(
-        lambda x: _as_numpy(_value_and_grad(learner.within, free, c, x)),
-        _starts(learner.within, free, task, options.seed),
-        tol=options.tol or 1e-9,
-    )
+    # in units of the label's variance, so that the tolerances mean the same at every relevant_std
+    c, unit = erf_location.constants(task, model), task.relevant_std**2
+
+    def value_and_grad(x: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = _value_and_grad(learner.within, free, c, x)
+        return float(value) / unit, np.asarray(gradient) / unit
+
+    best = minimise(value_and_grad, _starts(learner.within, free, task, options.seed), tol=options.tol or 1e-9)
     five, chosen = _unpack(learner.within, free, jnp.asarray(best.x))
     overlaps = _canonical_sign(np.asarray(five), activation)
     resolved = model.replace(activation=activation.replace(**{n: float(chosen[n]) for n in free}))
-    scale = np.finfo(float).eps * (task.snr * overlaps.value_on_key**2 + 1 + task.length_moments()["task.others"])
-    # at a minimum the value is off by residual^2 / curvature, far below the rounding of its terms
-    excess = Estimate(best.value, 32 * scale + best.residual**2)
+    status, notes = best.status, ()
+    if "scale" in free:
+        shrunk = best.x.copy()
+        shrunk[free.index("scale")] -= math.log(10.0)
+        if value_and_grad(shrunk)[0] <= best.value * (1 + 1e-14):
+            status, notes = Status.UNBOUNDED, ("the risk keeps falling as the scale goes to 0.",)
+    value = best.value * unit
+    excess = Estimate(value, erf_location.rounding(task, overlaps, value) + best.value_error * unit)
     return Prediction(
         task,
         model,
         learner,
         {"risk": excess + task.noise_var, "excess_risk": excess},
-        status=best.status,
+        status=status,
+        notes=notes,
         overlaps=overlaps,
         branch=classify(task, resolved, overlaps.five()[:, None])[0],
         resolved=(task, resolved, learner),
@@ -110,19 +119,19 @@ def _objective(within: str, free: tuple[str, ...], c: Mapping[str, Any], x: Any)
 _value_and_grad = jax.jit(jax.value_and_grad(_objective, argnums=3), static_argnums=(0, 1))
 
 
-def _as_numpy(pair: tuple[Any, Any]) -> tuple[float, np.ndarray]:
-    return float(pair[0]), np.asarray(pair[1])
-
-
 def _starts(within: str, free: tuple[str, ...], task: SpikedSLR, seed: int) -> np.ndarray:
     """Random starts and the known candidates: the oracle and the swapped point."""
     rng = np.random.default_rng([seed, 1])
-    # the best scale lies near sqrt(log(snr / L) / snr), and the search runs in its logarithm
-    typical = math.log(1.0 / math.sqrt(1.0 + task.snr))
+    # the search runs in the logarithm of the scale, around where erf saturates on the spike and around the
+    # optimum of the bilinear regime, (sqrt(pi) / 2) G m / (G m^2 + L - 1)
+    G, m = task.relevant_std**2, math.sqrt(task.snr)
+    bilinear = G * max(m, 1e-150) / (G * task.snr + task.length_moments()["task.others"] + 1e-300)
+    typical = np.log([1.0 / math.sqrt(1.0 + task.snr), min(max(bilinear, 1e-100), 1e20)])
 
     def constants(count: int) -> np.ndarray:
         columns = [
-            typical + rng.normal(0.0, 1.5, count) if name == "scale" else rng.normal(0.0, 0.5, count) for name in free
+            np.resize(typical, count) + rng.normal(0.0, 1.5, count) if name == "scale" else rng.normal(0.0, 0.5, count)
+            for name in free
         ]
         return np.stack(columns, axis=1) if columns else np.zeros((count, 0))
 

@@ -15,17 +15,18 @@ from needlepoint.core.errors import InvalidParameter, NoTheory, UnknownName
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.specs import Spec
-from needlepoint.models.activations import Activation, Erf
+from needlepoint.models.activations import Activation, Erf, KernelActivation
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.gaussian import sobol_normals
 from needlepoint.numerics.precision import float64
 from needlepoint.tasks.single_location import SpikedSLR
-from needlepoint.theory import erf_location
+from needlepoint.theory import erf_location, kernel_risk
 
 _SCRAMBLES = 16
 _QMC_RTOL = 1e-4
 _QMC_POINTS = (10, 14)  # log2 of the first and the last number of points a scramble
 _QMC_CHUNK = 2**22  # normals held at once
+_QMC_TOKENS = 21_201  # dimensions of the Sobol sequence
 _NODES = (64, 4096)  # first and last number of trapezoid nodes
 
 Route = Callable[[SpikedSLR, KeyValueAttention, Overlaps], Estimate]
@@ -34,8 +35,9 @@ Route = Callable[[SpikedSLR, KeyValueAttention, Overlaps], Estimate]
 def population_risk(task: Spec, model: Spec, overlaps: Overlaps, method: str | None = None) -> Estimate:
     """The expected squared error on noisy labels at these overlaps: excess risk plus noise^2.
 
-    `method` names a route: "closed" (Erf), "elementwise" (one-dimensional means) or "qmc" (scrambled
-    Sobol points over the scores, any activation); None takes the first that applies.
+    `method` names a route: "closed" (Erf), "elementwise" (one-dimensional means), "kernel" (softmax and
+    softplus at any length) or "qmc" (scrambled Sobol points over the scores, any activation); None takes the
+    first that applies.
     """
     excess = excess_risk(task, model, overlaps, method)
     assert isinstance(task, SpikedSLR)
@@ -45,6 +47,8 @@ def population_risk(task: Spec, model: Spec, overlaps: Overlaps, method: str | N
 @float64
 def excess_risk(task: Spec, model: Spec, overlaps: Overlaps, method: str | None = None) -> Estimate:
     """The risk minus the label-noise variance, at these overlaps; see `population_risk`."""
+    if not isinstance(overlaps, Overlaps):
+        raise InvalidParameter(f"population_risk(overlaps={overlaps!r}): write it as Overlaps(key=..., value=...).")
     if not isinstance(task, SpikedSLR) or not isinstance(model, KeyValueAttention):
         raise NoTheory(
             f"no population risk for ({type(task).__name__}, {type(model).__name__}); "
@@ -56,7 +60,7 @@ def excess_risk(task: Spec, model: Spec, overlaps: Overlaps, method: str | None 
             f"{model.activation!r}: {name} is None; a risk at given overlaps needs its value "
             "(predict(..., Population()).resolved has the best one)."
         )
-    if model.unit_norm and (abs(overlaps.key_sq - 1) > 1e-9 or abs(overlaps.value_sq - 1) > 1e-9):
+    if model.unit_norm and not overlaps.unit:
         raise InvalidParameter(f"{overlaps!r}: key_sq and value_sq must be 1 for a model with unit_norm=True.")
     available = routes(model)
     if method is not None and method not in available:
@@ -71,6 +75,8 @@ def routes(model: KeyValueAttention) -> dict[str, Route]:
         table["closed"] = _closed
     if model.activation.form == "elementwise":
         table["elementwise"] = _elementwise
+    if isinstance(model.activation, KernelActivation):
+        table["kernel"] = _kernel
     table["qmc"] = _qmc
     return table
 
@@ -79,21 +85,12 @@ def _seven(overlaps: Overlaps) -> tuple[Any, ...]:
     return tuple(jnp.asarray(value) for _, value in overlaps.items())
 
 
-def _rounding(task: SpikedSLR, overlaps: Overlaps, value: float) -> float:
-    """Rounding of a sum whose terms reach (m theta)^2 + 1 + E[(L-1)^2] rho^2."""
-    law = task.length_moments()
-    terms = (task.snr * overlaps.value_on_key**2 + task.relevant_std**2 + law["task.others"]) * max(
-        1.0, overlaps.value_sq
-    )
-    return 32 * np.finfo(float).eps * (abs(value) + terms + law["task.pairs"] * overlaps.key_dot_value**2)
-
-
 _closed_kernel = jax.jit(erf_location.excess_risk)
 
 
 def _closed(task: SpikedSLR, model: KeyValueAttention, overlaps: Overlaps) -> Estimate:
     value = float(_closed_kernel(erf_location.constants(task, model), _seven(overlaps)))
-    return Estimate(value, _rounding(task, overlaps, value))
+    return Estimate(value, erf_location.rounding(task, overlaps, value))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))
@@ -108,10 +105,17 @@ def _elementwise(task: SpikedSLR, model: KeyValueAttention, overlaps: Overlaps) 
     while nodes <= _NODES[1]:
         previous, value = value, float(_elementwise_kernel(type(model.activation), c, o, nodes))
         change = abs(value - previous)
-        if change <= _rounding(task, overlaps, value):
+        if change <= erf_location.rounding(task, overlaps, value):
             break
         nodes *= 2
-    return Estimate(value, max(change, _rounding(task, overlaps, value)))
+    return Estimate(value, max(change, erf_location.rounding(task, overlaps, value)))
+
+
+def _kernel(task: SpikedSLR, model: KeyValueAttention, overlaps: Overlaps) -> Estimate:
+    """One-dimensional integrals at any length; quasi-Monte-Carlo where the kernel is too steep for their grid."""
+    assert isinstance(model.activation, KernelActivation)
+    found = kernel_risk.excess_risk(task, type(model.activation), overlaps)
+    return found if found.finite else _qmc(task, model, overlaps)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -137,6 +141,9 @@ def _qmc_kernel(activation: type[Activation], c: dict[str, Any], overlaps: Any, 
 
 def _qmc(task: SpikedSLR, model: KeyValueAttention, overlaps: Overlaps) -> Estimate:
     """Means over independent scramblings; the error is three of their standard errors."""
+    longest = max(n for n, _ in task.length_law)
+    if longest > _QMC_TOKENS:
+        raise NoTheory(f"no quasi-Monte-Carlo rule for {longest} tokens; it goes up to {_QMC_TOKENS}.")
     c, o = erf_location.constants(task, model), _seven(overlaps)
     value, error = np.nan, np.inf
     for log2_points in range(_QMC_POINTS[0], _QMC_POINTS[1] + 1, 2):
@@ -147,7 +154,7 @@ def _qmc(task: SpikedSLR, model: KeyValueAttention, overlaps: Overlaps) -> Estim
         value, error = float(np.mean(means)), 3 * float(np.std(means, ddof=1) / np.sqrt(_SCRAMBLES))
         if error <= _QMC_RTOL * abs(value):
             break
-    return Estimate(value, max(error, _rounding(task, overlaps, value)))
+    return Estimate(value, max(error, erf_location.rounding(task, overlaps, value)))
 
 
 def _chunked(activation: type[Activation], c: dict[str, Any], o: Any, block: np.ndarray) -> float:

@@ -37,11 +37,14 @@ def predict(
     Raises NotConverged, with the prediction in `.result`, when its status is not CONVERGED; with
     throw=False it is returned whatever its status. `seed` enters where the learner is random.
     """
-    if tol is not None and not (math.isfinite(tol) and tol > 0):
-        raise InvalidParameter(f"predict(tol={tol}): tol must be > 0 and finite (it bounds the residual).")
+    if tol is not None and not (isinstance(tol, (int, float)) and math.isfinite(tol) and tol > 0):
+        raise InvalidParameter(
+            f"predict(tol={tol!r}): tol must be > 0 and finite (it bounds a residual or an integral's error)."
+        )
     check_question("predict", task, model, learner, seed)
     _load_rules()
     prediction = find("predict", task, model, learner)(task, model, learner, Options(seed, tol, progress))
+    progress(1.0)
     if throw and not prediction.status.ok:
         notes = " ".join(prediction.notes)
         raise NotConverged(f"{prediction.status.name}: {prediction.status.sentence} {notes}".strip(), prediction)

@@ -12,10 +12,10 @@ from jax.scipy.special import erf
 
 from needlepoint.channels.branches import classify
 from needlepoint.core.dispatch import rule
-from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.errors import NoTheory
 from needlepoint.core.overlaps import frame_coordinates
 from needlepoint.core.results import Prediction, Trajectory
-from needlepoint.core.trajectories import named, scale_at, summarise
+from needlepoint.core.trajectories import named, scale_at, scale_of_step, summarise
 from needlepoint.learners import OnlineSGD, record_steps
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import SpikedSLR
@@ -53,22 +53,26 @@ def predict_sgd(task: SpikedSLR, model: KeyValueAttention, learner: OnlineSGD, o
     length, d = task.fixed_length, learner.d
     assert d is not None
     if length is None:
-        raise InvalidParameter(f"{task!r}: OnlineSGD needs a fixed length; give tokens as a whole number.")
+        raise NoTheory(f"no rule for OnlineSGD with random lengths ({task!r}); give tokens as a whole number.")
     starts = start_overlaps(learner, options.seed)
     state = Frame(*(jnp.asarray(x) for x in frame_coordinates(starts)))
     runs = starts.shape[1]
     c = erf_location.constants(task, model)
     draw = _Noise(learner.batch, length, d, runs, options.seed)
-    longest = min(learner.record_every, learner.steps)
-    block = min(_BLOCK, 1 << (longest - 1).bit_length(), max(1, _BUDGET // draw.normals_a_step))
+    # blocks of noise are laid out by step alone, so that a run does not depend on what is recorded of it
+    block = min(_BLOCK, max(1, _BUDGET // draw.normals_a_step))
     marks = record_steps(learner.steps, learner.record_every)
-    history, done = [np.asarray(state.five())], 0
+    history, done, noise = [np.asarray(state.five())], 0, ()
     for mark in marks[1:]:
         while done < mark:
-            count = min(block, mark - done)
-            noise = draw(block, count)
-            state = _advance(learner.batch, c, state, float(done), count, learner.lr, learner.schedule, *noise)
-            done += count
+            first = done % block
+            if first == 0:
+                noise = tuple(jnp.asarray(x) for x in draw(block))
+            last = min(block, first + mark - done)
+            state = _advance(
+                learner.batch, c, state, float(done - first), first, last, learner.lr, learner.schedule, *noise
+            )
+            done += last - first
         history.append(np.asarray(state.five()))
         options.progress(done / learner.steps)
     paths = np.stack(history, axis=-1)  # (5, runs, records)
@@ -81,7 +85,12 @@ def predict_sgd(task: SpikedSLR, model: KeyValueAttention, learner: OnlineSGD, o
         task,
         model,
         learner,
-        **summarise(trajectory, task.noise_var, odd=activation.odd),
+        **summarise(
+            trajectory,
+            task.noise_var,
+            gauge=activation.odd and not learner.given,
+            starts=len(learner.given) or 1,
+        ),
         branch=ends[0] if len(set(ends)) == 1 else None,
         resolved=(task, model, learner),
         exact=True,
@@ -101,17 +110,11 @@ class _Noise:
         self.degrees, self.runs = (d - 4, d - 5), runs
         self.normals_a_step = sum(int(np.prod(s)) for s in self.shapes)
 
-    def __call__(self, block: int, count: int) -> tuple[np.ndarray, ...]:
-        """Arrays with `block` leading rows of which the first `count` are drawn."""
-        drawn = []
-        for shape in self.shapes:
-            x = np.empty((block, *shape))
-            self.rng.standard_normal(out=x[:count])
-            drawn.append(x)
-        chi = np.empty((block, 2, self.runs))
-        for i, degree in enumerate(self.degrees):
-            chi[:count, i] = np.sqrt(self.rng.chisquare(degree, (count, self.runs)))
-        return (*drawn, chi)
+    def __call__(self, block: int) -> tuple[np.ndarray, ...]:
+        """The numbers of the next `block` steps."""
+        drawn = [self.rng.standard_normal((block, *shape)) for shape in self.shapes]
+        chi = [np.sqrt(self.rng.chisquare(degree, (block, self.runs))) for degree in self.degrees]
+        return (*drawn, np.stack(chi, axis=1))
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -119,8 +122,9 @@ def _advance(
     batch: int,
     c: dict[str, Any],
     state: Frame,
-    done: Any,
-    count: Any,
+    block_start: Any,
+    first: Any,
+    last: Any,
     lr: Any,
     schedule: Any,
     others: Any,
@@ -130,10 +134,10 @@ def _advance(
     chi: Any,
 ) -> Frame:
     def step(i: Any, state: Frame) -> Frame:
-        at = {**c, "scale": c["scale"] / (1 + schedule * (done + i))}
+        at = {**c, "scale": scale_of_step(c["scale"], schedule, block_start + i)}
         return sgd_step(batch, at, state, lr, others[i], relevant[i], label[i], frame[i], chi[i])
 
-    return jax.lax.fori_loop(0, count, step, state)
+    return jax.lax.fori_loop(first, last, step, state)
 
 
 def sgd_step(

@@ -13,10 +13,8 @@ def start_overlaps(learner: ProjectedDescent | OnlineSGD, seed: int) -> np.ndarr
     "sphere": k and v independent and uniform. "manifold": k uniform orthogonal to $v^*$, then v uniform
     orthogonal to $k^*$ and k, so that kappa and nu alone differ from zero.
     """
-    if not isinstance(learner.start, str):
-        many = learner.start if isinstance(learner.start, tuple) else (learner.start,)
-        copies = learner.runs or 1
-        return np.repeat(np.stack([o.five() for o in many], axis=1), copies, axis=1)
+    if learner.given:
+        return np.repeat(np.stack([o.five() for o in learner.given], axis=1), learner.runs or 1, axis=1)
     d, runs = learner.d, learner.runs
     assert d is not None
     assert runs is not None
