@@ -201,7 +201,7 @@ def test_overlaps_are_rows_where_both_sides_have_an_error():
     # a chosen overlap has no error and is no comparison
     same = measured(overlaps=at, overlaps_error={"key": 0.05})
     assert {r.metric for r in compare(predicted(overlaps=at), same).rows} == {"risk"}
-    with pytest.raises(InvalidParameter, match="simulate with overlaps=prediction.overlaps"):
+    with pytest.raises(InvalidParameter, match="simulate with overlaps="):
         compare(predicted(overlaps=at), m)
     assert {r.metric for r in compare(p, measured(overlaps=at)).rows} == {"risk"}
 

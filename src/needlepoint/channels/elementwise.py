@@ -7,7 +7,15 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
+from needlepoint.core.specs import lower
+from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.gaussian import trapezoid_rule
+from needlepoint.tasks.single_location import SpikedSLR
+
+
+def constants(task: SpikedSLR, model: KeyValueAttention) -> dict[str, float]:
+    """Every number of the problem, to be traced: the task's, its length moments, the activation's."""
+    return {**lower(task, "task.")[1], **task.length_moments(), **model.constants()}
 
 
 class TokenMoments(NamedTuple):

@@ -15,7 +15,6 @@ from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.overlaps import FIVE
 from needlepoint.core.results import Measurement, Trajectory
-from needlepoint.core.specs import lower
 from needlepoint.core.trajectories import named, scale_at, scale_of_step, summarise
 from needlepoint.learners import ProjectedDescent, record_steps
 from needlepoint.models.activations import Activation, Erf
@@ -37,7 +36,7 @@ def simulate_descent(
             "KeyValueAttention(Erf(...), unit_norm=True)."
         )
     vectors = starting_vectors(learner, options.d, options.repeats, options.seed)
-    law = {**lower(task, "task.")[1], **task.length_moments(), **model.constants()}
+    law = elementwise.constants(task, model)
     nodes = quadrature_nodes(law["scale"] * max(1.0, task.relevant_std))
     state = tuple(jnp.asarray(x) for x in vectors)
     marks = record_steps(learner.steps, learner.record_every)

@@ -62,7 +62,7 @@ def _population_risks(
     history: list[np.ndarray],
 ) -> np.ndarray:
     """eq:elementwise-risk of the recorded overlaps, (runs, records)."""
-    law = {**lower(task, "task.")[1], **task.length_moments(), **model.constants()}
+    law = elementwise.constants(task, model)
     at = {**law, "scale": scale_at(law["scale"], learner.schedule, marks)}
     return np.asarray(_risks(type(model.activation), nodes, at, np.stack(history, axis=-1)))
 

@@ -8,16 +8,10 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from needlepoint.channels.elementwise import constants as constants
 from needlepoint.core.overlaps import Overlaps
-from needlepoint.core.specs import lower
-from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.erf_moments import erf_mean, erf_square_mean
 from needlepoint.tasks.single_location import SpikedSLR
-
-
-def constants(task: SpikedSLR, model: KeyValueAttention) -> dict[str, float]:
-    """Every number of the problem, traced: the task's, its length moments, the activation's."""
-    return {**lower(task, "task.")[1], **task.length_moments(), **model.constants()}
 
 
 def rounding(task: SpikedSLR, overlaps: Overlaps, value: float) -> float:
