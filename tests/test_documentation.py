@@ -7,6 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from needlepoint.core import dispatch, specs
+from needlepoint.simulation import simulating
+from needlepoint.theory import predicting
+
+# the package's own rules are loaded before a page's, so that they outlive it
+predicting._load_rules()
+simulating._load_rules()
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", re.DOTALL)
@@ -25,6 +33,14 @@ def same(shown, printed):
     return all(abs(float(a) - float(b)) <= 1e-6 * abs(float(a)) + 1e-11 for a, b in pairs)
 
 
+@pytest.fixture
+def clean_tables(monkeypatch):
+    """Specs and rules that a page registers are gone after it."""
+    monkeypatch.setattr(specs, "_REGISTRY", dict(specs._REGISTRY))
+    monkeypatch.setattr(dispatch, "_RULES", dict(dispatch._RULES))
+
+
+@pytest.mark.usefixtures("clean_tables")
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.name)
 def test_blocks_print_what_is_shown(page):
     scope = {}
