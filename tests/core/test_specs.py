@@ -18,6 +18,7 @@ import needlepoint.tasks
 from needlepoint.core import specs
 from needlepoint.core.errors import InvalidParameter, UnknownName
 from needlepoint.core.jsonio import canonical
+from needlepoint.core.lowering import lower
 from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.specs import (
     Choice,
@@ -32,7 +33,6 @@ from needlepoint.core.specs import (
     count,
     from_json,
     lookup,
-    lower,
     names,
     nested,
     real,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from needlepoint.core.specs import lower
+from needlepoint.core.lowering import lower
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.gaussian import trapezoid_rule
 from needlepoint.tasks.single_location import SpikedSLR

@@ -284,7 +284,7 @@ class Spec:
     family: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        for f in _kinds(type(self)):
+        for f in declared(type(self)):
             where = f"{type(self).__name__}.{f.name}"
             object.__setattr__(self, f.name, f.metadata["kind"].coerce(getattr(self, f.name), where))
         self.check()
@@ -293,7 +293,7 @@ class Spec:
         """Conditions that join several fields; raises InvalidParameter."""
 
     def to_json(self) -> dict[str, Any]:
-        fields = {f.name: f.metadata["kind"].to_json(getattr(self, f.name)) for f in _kinds(type(self))}
+        fields = {f.name: f.metadata["kind"].to_json(getattr(self, f.name)) for f in declared(type(self))}
         return {"type": type(self).__name__, **fields}
 
     @property
@@ -306,7 +306,7 @@ class Spec:
 
     def __repr__(self) -> str:
         parts = []
-        for f in _kinds(type(self)):
+        for f in declared(type(self)):
             value = getattr(self, f.name)
             if f.default is not _REQUIRED and value == f.default:
                 continue
@@ -321,7 +321,8 @@ def spec_id(*specs: Spec | None) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _kinds(cls: type[Spec]) -> tuple[dataclasses.Field[Any], ...]:
+def declared(cls: type[Spec]) -> tuple[dataclasses.Field[Any], ...]:
+    """The fields of a spec, each with its kind in `metadata["kind"]`."""
     return tuple(f for f in dataclasses.fields(cls) if "kind" in f.metadata)  # pyright: ignore[reportArgumentType]
 
 
@@ -339,7 +340,7 @@ def lookup(name: Any) -> type[Spec]:
 def build(name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Spec:
     """Call a registered spec by name, with a sentence instead of a TypeError."""
     cls, kwargs = lookup(name), dict(kwargs or {})
-    fields = [f.name for f in _kinds(cls)]
+    fields = [f.name for f in declared(cls)]
     for key in kwargs:
         if key not in fields:
             raise UnknownName(f"field of {name}", key, fields)
@@ -349,7 +350,7 @@ def build(name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None 
     if twice:
         raise InvalidParameter(f"{name}: {twice[0]} is given twice.")
     kwargs.update(zip(fields, args, strict=False))
-    missing = [f.name for f in _kinds(cls) if f.default is _REQUIRED and f.name not in kwargs]
+    missing = [f.name for f in declared(cls) if f.default is _REQUIRED and f.name not in kwargs]
     if missing:
         raise InvalidParameter(f"{name}: {missing[0]} is missing (its fields are {', '.join(fields)}).")
     return cls(**kwargs)
@@ -366,7 +367,7 @@ def from_json(document: Any) -> Spec:
 def assign(value: Spec, path: str, new: Any) -> Spec:
     """A copy with the field at a dotted path replaced: assign(model, "activation.scale", 0.3)."""
     head, _, rest = path.partition(".")
-    fields = [f.name for f in _kinds(type(value))]
+    fields = [f.name for f in declared(type(value))]
     if head not in fields:
         raise UnknownName(f"field of {type(value).__name__}", head, fields)
     if rest:
@@ -375,34 +376,3 @@ def assign(value: Spec, path: str, new: Any) -> Spec:
             raise InvalidParameter(f"{type(value).__name__}.{head} has no fields; cannot set {path!r}.")
         new = assign(inner, rest, new)
     return value.replace(**{head: new})
-
-
-# --- lowering ---------------------------------------------------------------------------------
-
-Lowered = tuple[tuple[Any, ...], dict[str, float]]
-
-
-def lower(value: Spec, prefix: str = "") -> Lowered:
-    """(static key, dict of floats): what fixes the compiled kernel, and what is traced through it.
-
-    Finite reals are traced; everything else (lengths, choices, counts, which constants are free,
-    an infinite snr, the types) is static.
-    """
-    static: list[Any] = [type(value).__name__]
-    traced: dict[str, float] = {}
-    for f in _kinds(type(value)):
-        kind, x, path = f.metadata["kind"], getattr(value, f.name), prefix + f.name
-        parts = [(f"{path}.", x)] if isinstance(x, Spec) else []
-        if isinstance(x, tuple) and all(isinstance(one, Spec) for one in x):
-            parts = [(f"{path}.{i}.", one) for i, one in enumerate(x)]
-        if parts:
-            lowered = [lower(one, prefix) for prefix, one in parts]
-            keys = tuple(key for key, _ in lowered)
-            static.append((path, keys[0] if isinstance(x, Spec) else keys))
-            for _, inner in lowered:
-                traced.update(inner)
-        elif kind.traced and isinstance(x, float) and math.isfinite(x):
-            traced[path] = x
-        else:
-            static.append((path, x))
-    return tuple(static), traced

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from needlepoint.core.errors import InvalidParameter
-from needlepoint.core.specs import Spec, lower, real, spec
+from needlepoint.core.lowering import lower
+from needlepoint.core.specs import Spec, real, spec
 
 Form = Literal["elementwise", "kernel", "general"]
 

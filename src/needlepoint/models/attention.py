@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from needlepoint.core.specs import Spec, flag, lower, nested, spec
+from needlepoint.core.lowering import lower
+from needlepoint.core.specs import Spec, flag, nested, spec
 from needlepoint.models.activations import Activation
 
 

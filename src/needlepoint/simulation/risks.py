@@ -12,8 +12,9 @@ import numpy as np
 
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter, NoTheory
+from needlepoint.core.lowering import lower
 from needlepoint.core.results import Measurement, mean_estimate
-from needlepoint.core.specs import Spec, lower
+from needlepoint.core.specs import Spec
 from needlepoint.learners import BayesOptimal, Population
 from needlepoint.models.activations import Activation
 from needlepoint.models.attention import KeyValueAttention, LinearRegression

@@ -12,8 +12,8 @@ import numpy as np
 from needlepoint.channels import elementwise
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import NoTheory
+from needlepoint.core.lowering import lower
 from needlepoint.core.results import Measurement
-from needlepoint.core.specs import lower
 from needlepoint.core.trajectories import scale_at, scale_of_step
 from needlepoint.learners import OnlineSGD, record_steps
 from needlepoint.models.activations import Activation, Erf

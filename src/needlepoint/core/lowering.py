@@ -1,0 +1,36 @@
+"""Lowering: a spec as what fixes a compiled kernel and what is traced through it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from needlepoint.core.specs import Spec, declared
+
+Lowered = tuple[tuple[Any, ...], dict[str, float]]
+
+
+def lower(value: Spec, prefix: str = "") -> Lowered:
+    """(static key, dict of floats): what fixes the compiled kernel, and what is traced through it.
+
+    Finite reals are traced; everything else (lengths, choices, counts, which constants are free,
+    an infinite snr, the types) is static.
+    """
+    static: list[Any] = [type(value).__name__]
+    traced: dict[str, float] = {}
+    for f in declared(type(value)):
+        kind, x, path = f.metadata["kind"], getattr(value, f.name), prefix + f.name
+        parts = [(f"{path}.", x)] if isinstance(x, Spec) else []
+        if isinstance(x, tuple) and all(isinstance(one, Spec) for one in x):
+            parts = [(f"{path}.{i}.", one) for i, one in enumerate(x)]
+        if parts:
+            lowered = [lower(one, prefix) for prefix, one in parts]
+            keys = tuple(key for key, _ in lowered)
+            static.append((path, keys[0] if isinstance(x, Spec) else keys))
+            for _, inner in lowered:
+                traced.update(inner)
+        elif kind.traced and isinstance(x, float) and math.isfinite(x):
+            traced[path] = x
+        else:
+            static.append((path, x))
+    return tuple(static), traced
