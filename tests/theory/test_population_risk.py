@@ -37,6 +37,29 @@ def test_reference_risks(inputs, output):
     assert ndl.population_risk(task, model, overlaps).value == pytest.approx(output + 0.09, abs=1e-10)
 
 
+@pytest.mark.paper
+@pytest.mark.parametrize(("inputs", "output"), reference("zeta"))
+def test_reference_zeta(inputs, output):
+    from needlepoint.numerics.erf_moments import zeta
+
+    assert float64(lambda: float(zeta(inputs["t"], inputs["g"])))() == pytest.approx(output, abs=1e-10)
+
+
+def test_every_kind_of_reference_value_has_a_test():
+    """zeta, risks and gradients here; runs in test_descent, baselines in test_population, crossing in test_landscape."""
+    covered = {
+        "zeta",
+        "excess_risk",
+        "grad_excess_risk",
+        "pgd_n_steps",
+        "pgd_n_steps_on_M",
+        "best_linear_excess_risk",
+        "optimal_lambda_oracle",
+        "lambda_swapped_equals_oracle_crossing",
+    }
+    assert {v["name"].split(" ")[0] for v in REFERENCE} == covered
+
+
 @float64
 def gradient(task, model, five):
     c = erf_location.constants(task, model)
