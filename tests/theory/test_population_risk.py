@@ -46,7 +46,7 @@ def test_reference_zeta(inputs, output):
 
 
 def test_every_kind_of_reference_value_has_a_test():
-    """zeta, risks and gradients here; runs in test_descent, baselines in test_population, crossing in test_landscape."""
+    """zeta, risks and gradients here; the rest in test_descent, test_population and test_landscape."""
     covered = {
         "zeta",
         "excess_risk",
