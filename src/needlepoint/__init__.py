@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from needlepoint.models.attention import LinearRegression as LinearRegression
     from needlepoint.papers.citations import cite as cite
     from needlepoint.simulation.simulating import simulate as simulate
+    from needlepoint.tasks.single_location import MaxSLR as MaxSLR
     from needlepoint.tasks.single_location import SpikedSLR as SpikedSLR
     from needlepoint.theory.landscape import FixedPoint as FixedPoint
     from needlepoint.theory.landscape import fixed_points as fixed_points
@@ -61,7 +62,7 @@ _HOMES = {
     "models.attention": ("KeyValueAttention", "LinearRegression"),
     "papers.citations": ("cite",),
     "simulation.simulating": ("simulate",),
-    "tasks.single_location": ("SpikedSLR",),
+    "tasks.single_location": ("MaxSLR", "SpikedSLR"),
     "theory.landscape": (
         "FixedPoint",
         "fixed_points",

@@ -11,7 +11,6 @@ from scipy import stats
 
 import needlepoint as ndl
 from needlepoint.numerics.precision import float64
-from needlepoint.tasks.single_location import sample_spiked
 
 TASK = ndl.SpikedSLR(tokens=3, snr=5.0, relevant_std=0.8, noise=0.4)
 D, N, LENGTH = 6, 60_000, 3
@@ -162,7 +161,7 @@ def test_the_spike_is_orthogonal_to_the_label():
 @float64
 def test_sampling_is_deterministic_and_its_numbers_can_be_traced():
     rows = jnp.asarray(vectors()[0])
-    draw = jax.jit(lambda key, **numbers: sample_spiked(key, rows[0], rows[1], N, LENGTH, **numbers))
+    draw = jax.jit(lambda key, **numbers: ndl.SpikedSLR.draw(key, rows[0], rows[1], N, LENGTH, numbers))
     numbers = {"snr": TASK.snr, "relevant_std": TASK.relevant_std, "noise": TASK.noise}
     traced, again, other = (draw(jax.random.key(seed), **numbers) for seed in (0, 0, 1))
     for a, b, c in zip(samples(TASK), traced, again, strict=True):

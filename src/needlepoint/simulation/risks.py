@@ -20,7 +20,7 @@ from needlepoint.models.activations import Activation
 from needlepoint.models.attention import KeyValueAttention, LinearRegression
 from needlepoint.simulation.simulating import Options
 from needlepoint.simulation.vectors import frames, with_overlaps
-from needlepoint.tasks.single_location import SpikedSLR, sample_spiked
+from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 
 _LARGEST_SEQUENCE = 100_000_000
 _CHUNK = 4_000_000
@@ -28,7 +28,10 @@ _CHUNK = 4_000_000
 
 
 @rule("simulate", SpikedSLR, KeyValueAttention, Population)
-def simulate_attention(task: SpikedSLR, model: KeyValueAttention, learner: Population, options: Options) -> Measurement:
+@rule("simulate", MaxSLR, KeyValueAttention, Population)
+def simulate_attention(
+    task: SingleLocation, model: KeyValueAttention, learner: Population, options: Options
+) -> Measurement:
     """The risk of attention at given overlaps, each repeat with fresh vectors of those overlaps."""
     if options.overlaps is None:
         raise InvalidParameter(
@@ -44,27 +47,33 @@ def simulate_attention(task: SpikedSLR, model: KeyValueAttention, learner: Popul
 
     def errors(key: Any, repeat: int, n: int, length: int) -> Any:
         weights = (vectors.k_star[repeat], vectors.v_star[repeat], vectors.k[repeat], vectors.v[repeat])
-        return _attention_error(activation, n, length, _law(task), constants, key, *weights)
+        return _attention_error(type(task), activation, n, length, _law(task), constants, key, *weights)
 
     means = _repeat(task, options, errors)
     return _measurement(task, model, learner, options, means, overlaps=o)
 
 
 @rule("simulate", SpikedSLR, None, BayesOptimal)
-def simulate_bayes(task: SpikedSLR, model: None, learner: BayesOptimal, options: Options) -> Measurement:
+@rule("simulate", MaxSLR, None, BayesOptimal)
+def simulate_bayes(task: SingleLocation, model: None, learner: BayesOptimal, options: Options) -> Measurement:
     """The risk of the posterior mean with known teachers, from the vectors themselves."""
     if learner.alpha is not None:
-        raise NoTheory(f"no simulation of BayesOptimal(alpha={learner.alpha:g}) on SpikedSLR; alpha=None has one.")
+        raise NoTheory(
+            f"no simulation of BayesOptimal(alpha={learner.alpha:g}) on {type(task).__name__}; alpha=None has one."
+        )
     teachers = frames(np.random.default_rng([options.seed, 5]), options.repeats, options.d, 2)
 
     def errors(key: Any, repeat: int, n: int, length: int) -> Any:
-        return _bayes_error(n, length, _law(task), key, teachers[repeat, 0], teachers[repeat, 1])
+        return _bayes_error(type(task), n, length, _law(task), key, teachers[repeat, 0], teachers[repeat, 1])
 
     return _measurement(task, model, learner, options, _repeat(task, options, errors))
 
 
 @rule("simulate", SpikedSLR, LinearRegression, Population)
-def simulate_linear(task: SpikedSLR, model: LinearRegression, learner: Population, options: Options) -> Measurement:
+@rule("simulate", MaxSLR, LinearRegression, Population)
+def simulate_linear(
+    task: SingleLocation, model: LinearRegression, learner: Population, options: Options
+) -> Measurement:
     """Least squares on all coordinates and an intercept, by as many sequences as it takes.
 
     With n sequences and p weights the training error is low by p/n and the test error high by p/n; their
@@ -92,8 +101,8 @@ def simulate_linear(task: SpikedSLR, model: LinearRegression, learner: Populatio
     return _measurement(task, model, learner, options, np.array(means))
 
 
-def _regression_data(task: SpikedSLR, length: int, teachers: np.ndarray, key: Any, n: int) -> np.ndarray:
-    x, y, _ = _sample(n, length, _law(task), key, teachers[0], teachers[1])
+def _regression_data(task: SingleLocation, length: int, teachers: np.ndarray, key: Any, n: int) -> np.ndarray:
+    x, y, _ = _sample(type(task), n, length, _law(task), key, teachers[0], teachers[1])
     return np.concatenate([np.asarray(x).reshape(n, -1), np.ones((n, 1)), np.asarray(y)[:, None]], axis=1)
 
 
@@ -119,9 +128,9 @@ def sum_chunks(
     return total
 
 
-def _repeat(task: SpikedSLR, options: Options, errors: Callable[[Any, int, int, int], Any]) -> np.ndarray:
+def _repeat(task: SingleLocation, options: Options, errors: Callable[[Any, int, int, int], Any]) -> np.ndarray:
     """Mean squared error of each repeat over `samples` sequences, grouped by length, in chunks."""
-    longest = max(n for n, _ in task.length_law)
+    longest = task.longest
     if longest * options.d > _LARGEST_SEQUENCE:
         raise InvalidParameter(
             f"simulate(d={options.d}): a sequence of {longest} tokens has {longest * options.d:.3g} numbers; "
@@ -146,7 +155,7 @@ def _repeat(task: SpikedSLR, options: Options, errors: Callable[[Any, int, int, 
 
 
 def _measurement(
-    task: SpikedSLR, model: Spec | None, learner: Spec, options: Options, means: np.ndarray, **more: Any
+    task: SingleLocation, model: Spec | None, learner: Spec, options: Options, means: np.ndarray, **more: Any
 ) -> Measurement:
     risk = mean_estimate(means)
     return Measurement(
@@ -161,17 +170,20 @@ def _measurement(
     )
 
 
-def _law(task: SpikedSLR) -> dict[str, float]:
+def _law(task: SingleLocation) -> dict[str, float]:
     return lower(task)[1]
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _sample(n: int, length: int, law: dict[str, Any], key: Any, k_star: Any, v_star: Any) -> Any:
-    return sample_spiked(key, k_star, v_star, n, length, **law)
-
-
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _sample(
+    task: type[SingleLocation], n: int, length: int, law: dict[str, Any], key: Any, k_star: Any, v_star: Any
+) -> Any:
+    return task.draw(key, k_star, v_star, n, length, law)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _attention_error(
+    task: type[SingleLocation],
     activation: type[Activation],
     n: int,
     length: int,
@@ -184,16 +196,16 @@ def _attention_error(
     v: Any,
 ) -> Any:
     """(y - f(X))^2 of n fresh sequences, eq:attention."""
-    x, y, _ = sample_spiked(key, k_star, v_star, n, length, **law)
+    x, y, _ = task.draw(key, k_star, v_star, n, length, law)
     weights = jax.vmap(lambda scores: activation.weights(scores, constants))(x @ k)
     return (y - jnp.sum(weights * (x @ v), axis=-1)) ** 2
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _bayes_error(n: int, length: int, law: dict[str, Any], key: Any, k_star: Any, v_star: Any) -> Any:
-    """(y - E[y | X])^2 with the posterior of the place from the two densities of a token."""
-    x, y, _ = sample_spiked(key, k_star, v_star, n, length, **law)
-    spike = jnp.sqrt(law["snr"]) * k_star
-    log_ratio = -jnp.sum((x - spike) ** 2, axis=-1) / (2 * law["relevant_std"] ** 2) + jnp.sum(x**2, axis=-1) / 2
-    posterior = jax.nn.softmax(log_ratio, axis=-1)
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _bayes_error(
+    task: type[SingleLocation], n: int, length: int, law: dict[str, Any], key: Any, k_star: Any, v_star: Any
+) -> Any:
+    """(y - E[y | X])^2 with the posterior of the place."""
+    x, y, _ = task.draw(key, k_star, v_star, n, length, law)
+    posterior = jax.nn.softmax(task.place_scores(x, k_star, law), axis=-1)
     return (y - jnp.sum(posterior * (x @ v_star), axis=-1)) ** 2

@@ -21,7 +21,7 @@ from needlepoint.models.attention import KeyValueAttention
 from needlepoint.simulation.descent import project, quadrature_nodes, trajectory_measurement
 from needlepoint.simulation.simulating import Options
 from needlepoint.simulation.vectors import starting_vectors
-from needlepoint.tasks.single_location import SpikedSLR, sample_spiked
+from needlepoint.tasks.single_location import SpikedSLR
 
 
 @rule("simulate", SpikedSLR, KeyValueAttention, OnlineSGD)
@@ -97,7 +97,7 @@ def _advance(
 
     def one(t: Any, key: Any, k_star: Any, v_star: Any, k: Any, v: Any) -> Any:
         scale = scale_of_step(constants["scale"], schedule, t)
-        x, y, _ = sample_spiked(jax.random.fold_in(key, t), k_star, v_star, batch, length, **law)
+        x, y, _ = SpikedSLR.draw(jax.random.fold_in(key, t), k_star, v_star, batch, length, law)
         grad_k, grad_v = jax.grad(loss, argnums=(0, 1))(k, v, x, y, scale)
         return project(k, grad_k, lr), project(v, grad_v, lr)
 

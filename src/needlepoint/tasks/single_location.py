@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.lowering import lower
 from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.specs import Spec, lengths, real, spec
 
@@ -18,6 +20,10 @@ LARGEST = 1e50
 """Squares and products of the task's numbers stay finite below this."""
 
 
+Sequences = tuple["jax.Array", "jax.Array", "jax.Array"]
+"""X (n, length, d), labels y (n,), places J (n,)."""
+
+
 class FieldLaw(NamedTuple):
     """The Gaussian law of a token's fields (k* . x, v* . x, k . x, v . x), relevant and other tokens."""
 
@@ -26,8 +32,70 @@ class FieldLaw(NamedTuple):
     other_covariance: np.ndarray
 
 
+class MaxFieldLaw(NamedTuple):
+    """All tokens' fields (k* . x, v* . x, k . x, v . x) have this covariance; J ~ softmax(snr * first field)."""
+
+    covariance: np.ndarray
+    snr: float
+
+
+class SingleLocation(Spec):
+    """What the tasks share: lengths, label noise, and a sampler whose numbers may be traced."""
+
+    family: ClassVar[str] = "task"
+
+    @property
+    def length_law(self) -> tuple[tuple[int, float], ...]:
+        """((length, probability), ...)."""
+        tokens = self.tokens  # pyright: ignore[reportAttributeAccessIssue]
+        return ((tokens, 1.0),) if isinstance(tokens, int) else tokens
+
+    @property
+    def fixed_length(self) -> int | None:
+        law = self.length_law
+        return law[0][0] if len(law) == 1 else None
+
+    @property
+    def longest(self) -> int:
+        return max(n for n, _ in self.length_law)
+
+    @property
+    def noise_var(self) -> float:
+        """What separates risk from excess risk."""
+        return self.noise**2  # pyright: ignore[reportAttributeAccessIssue]
+
+    @property
+    def label_var(self) -> float:
+        """The variance of the clean label: the excess risk of predicting 0."""
+        return 1.0
+
+    def length_moments(self) -> dict[str, float]:
+        """E[L - 1] and E[(L - 1)(L - 2)]."""
+        law = self.length_law
+        return {
+            "task.others": sum(p * (n - 1) for n, p in law),
+            "task.pairs": sum(p * (n - 1) * (n - 2) for n, p in law),
+        }
+
+    @staticmethod
+    def draw(
+        key: jax.Array, k_star: jax.Array, v_star: jax.Array, n: int, length: int, law: Mapping[str, Any]
+    ) -> Sequences:
+        """n sequences of one length; `law` has the task's numbers, `lower(task)[1]`."""
+        raise NotImplementedError
+
+    @staticmethod
+    def place_scores(x: jax.Array, k_star: jax.Array, law: Mapping[str, Any]) -> jax.Array:
+        """log P(J = l | X) up to a constant, for sequences x (n, length, d)."""
+        raise NotImplementedError
+
+    def sample(self, key: jax.Array, k_star: jax.Array, v_star: jax.Array, n: int, length: int) -> Sequences:
+        """n sequences of one length: X (n, length, d), labels y (n,), places J (n,)."""
+        return self.draw(key, k_star, v_star, n, length, lower(self)[1])
+
+
 @spec
-class SpikedSLR(Spec):
+class SpikedSLR(SingleLocation):
     r"""eq:slr-law. $X_l \sim N(0, I_d)$ except $X_J \sim N(\sqrt{snr}\,k^*, \gamma^2 I_d)$, $J$ uniform;
     $y = v^* \cdot X_J + noise\,\xi$ with orthonormal $k^*, v^*$.
 
@@ -35,8 +103,6 @@ class SpikedSLR(Spec):
     token; `relevant_std` = gamma; `noise`, the standard deviation of the label noise.
     The setting of arXiv 2410.01537 at dimension d is SpikedSLR(L, snr=d/2, relevant_std=gamma).
     """
-
-    family: ClassVar[str] = "task"
 
     tokens: Any = lengths(why="it is the sequence length of eq:slr-law")
     snr: float = real(lo=0.0, largest=LARGEST, why="it scales the spike in eq:slr-law")
@@ -52,60 +118,77 @@ class SpikedSLR(Spec):
             )
 
     @property
-    def length_law(self) -> tuple[tuple[int, float], ...]:
-        """((length, probability), ...)."""
-        return ((self.tokens, 1.0),) if isinstance(self.tokens, int) else self.tokens
-
-    @property
-    def fixed_length(self) -> int | None:
-        return self.tokens if isinstance(self.tokens, int) else None
-
-    @property
-    def noise_var(self) -> float:
-        """What separates risk from excess risk."""
-        return self.noise**2
-
-    def length_moments(self) -> dict[str, float]:
-        """E[L - 1] and E[(L - 1)(L - 2)]: all an element-wise activation feels of the lengths."""
-        law = self.length_law
-        return {
-            "task.others": sum(p * (n - 1) for n, p in law),
-            "task.pairs": sum(p * (n - 1) * (n - 2) for n, p in law),
-        }
+    def label_var(self) -> float:
+        return self.relevant_std**2
 
     def field_law(self, overlaps: Overlaps) -> FieldLaw:
         """The law that samples projected onto (k*, v*, k, v) follow."""
         gram = overlaps.gram()
         return FieldLaw(np.sqrt(self.snr) * gram[:, 0], self.relevant_std**2 * gram, gram)
 
-    def sample(
-        self, key: jax.Array, k_star: jax.Array, v_star: jax.Array, n: int, length: int
-    ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """n sequences of one length: X (n, length, d), labels y (n,), places J (n,)."""
-        return sample_spiked(
-            key, k_star, v_star, n, length, snr=self.snr, relevant_std=self.relevant_std, noise=self.noise
-        )
+    @staticmethod
+    def draw(
+        key: jax.Array, k_star: jax.Array, v_star: jax.Array, n: int, length: int, law: Mapping[str, Any]
+    ) -> Sequences:
+        import jax
+        import jax.numpy as jnp
+
+        tokens_key, place_key, label_key = jax.random.split(key, 3)
+        x = jax.random.normal(tokens_key, (n, length, k_star.shape[-1]), dtype=k_star.dtype)
+        place = jax.random.randint(place_key, (n,), 0, length)
+        relevant = (jnp.arange(length) == place[:, None])[..., None]
+        x = jnp.where(relevant, law["relevant_std"] * x + jnp.sqrt(law["snr"]) * k_star, x)
+        clean = jnp.sum(jnp.where(relevant, x, 0.0), axis=1) @ v_star
+        return x, clean + law["noise"] * jax.random.normal(label_key, (n,), dtype=x.dtype), place
+
+    @staticmethod
+    def place_scores(x: jax.Array, k_star: jax.Array, law: Mapping[str, Any]) -> jax.Array:
+        import jax.numpy as jnp
+
+        spike = jnp.sqrt(law["snr"]) * k_star
+        return -jnp.sum((x - spike) ** 2, axis=-1) / (2 * law["relevant_std"] ** 2) + jnp.sum(x**2, axis=-1) / 2
 
 
-def sample_spiked(
-    key: jax.Array,
-    k_star: jax.Array,
-    v_star: jax.Array,
-    n: int,
-    length: int,
-    *,
-    snr: Any,
-    relevant_std: Any,
-    noise: Any,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """eq:slr-law sampled with real vectors; the numbers may be traced."""
-    import jax
-    import jax.numpy as jnp
+@spec
+class MaxSLR(SingleLocation):
+    r"""eq:max-law. $X_l \sim N(0, I_d)$, $P(J = l | X) \propto \exp(snr\,k^*\cdot X_l)$, the argmax for an infinite
+    `snr`; $y = v^* \cdot X_J + noise\,\xi$ with orthonormal $k^*, v^*$.
 
-    tokens_key, place_key, label_key = jax.random.split(key, 3)
-    x = jax.random.normal(tokens_key, (n, length, k_star.shape[-1]), dtype=k_star.dtype)
-    place = jax.random.randint(place_key, (n,), 0, length)
-    relevant = (jnp.arange(length) == place[:, None])[..., None]
-    x = jnp.where(relevant, relevant_std * x + jnp.sqrt(snr) * k_star, x)
-    clean = jnp.sum(jnp.where(relevant, x, 0.0), axis=1) @ v_star
-    return x, clean + noise * jax.random.normal(label_key, (n,), dtype=x.dtype), place
+    Arguments: `tokens`, a length or {length: probability}; `snr`, how sharply the relevant token is the one with
+    the largest $k^*\cdot X_l$ (0 to infinity); `noise`, the standard deviation of the label noise.
+    """
+
+    tokens: Any = lengths(why="it is the sequence length of eq:max-law")
+    snr: float = real(
+        lo=0.0, infinite=True, largest=LARGEST, why="it is the inverse temperature of the place in eq:max-law"
+    )
+    noise: float = real(lo=0.0, largest=LARGEST, default=0.0, why="it is the standard deviation of the label noise")
+
+    def field_law(self, overlaps: Overlaps) -> MaxFieldLaw:
+        """The law that samples projected onto (k*, v*, k, v) follow."""
+        return MaxFieldLaw(overlaps.gram(), self.snr)
+
+    @staticmethod
+    def draw(
+        key: jax.Array, k_star: jax.Array, v_star: jax.Array, n: int, length: int, law: Mapping[str, Any]
+    ) -> Sequences:
+        import jax
+        import jax.numpy as jnp
+
+        tokens_key, place_key, label_key = jax.random.split(key, 3)
+        x = jax.random.normal(tokens_key, (n, length, k_star.shape[-1]), dtype=k_star.dtype)
+        scores = x @ k_star
+        if "snr" in law:  # an infinite snr is not among the traced numbers
+            scores = law["snr"] * scores + jax.random.gumbel(place_key, scores.shape, dtype=x.dtype)
+        place = jnp.argmax(scores, axis=-1)
+        clean = jnp.take_along_axis(x @ v_star, place[:, None], axis=-1)[:, 0]
+        return x, clean + law["noise"] * jax.random.normal(label_key, (n,), dtype=x.dtype), place
+
+    @staticmethod
+    def place_scores(x: jax.Array, k_star: jax.Array, law: Mapping[str, Any]) -> jax.Array:
+        import jax.numpy as jnp
+
+        scores = x @ k_star
+        if "snr" in law:
+            return law["snr"] * scores
+        return jnp.where(scores == jnp.max(scores, axis=-1, keepdims=True), 0.0, -jnp.inf)
