@@ -10,10 +10,10 @@ import jax.numpy as jnp
 from needlepoint.core.lowering import lower
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.gaussian import trapezoid_rule
-from needlepoint.tasks.single_location import SpikedSLR
+from needlepoint.tasks.single_location import SingleLocation
 
 
-def constants(task: SpikedSLR, model: KeyValueAttention) -> dict[str, float]:
+def constants(task: SingleLocation, model: KeyValueAttention) -> dict[str, float]:
     """Every number of the problem, to be traced: the task's, its length moments, the activation's."""
     return {**lower(task, "task.")[1], **task.length_moments(), **model.constants()}
 

@@ -25,6 +25,11 @@ def trapezoid_rule(n: int) -> tuple[np.ndarray, np.ndarray]:
     return _frozen(nodes), _frozen(weights)
 
 
+def lattice(low: float, high: float, step: float) -> np.ndarray:
+    """low, low + step, ... below high: exact multiples (numpy's arange rounds its step to the size of low)."""
+    return low + step * np.arange(max(1, int(np.ceil((high - low) / step))))
+
+
 @functools.cache
 def legendre_rule(n: int) -> tuple[np.ndarray, np.ndarray]:
     """Gauss-Legendre nodes and weights on (0, 1)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -17,19 +17,19 @@ from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.specs import Spec
 from needlepoint.models.activations import Activation, Erf, KernelActivation
 from needlepoint.models.attention import KeyValueAttention
-from needlepoint.numerics.gaussian import sobol_normals
 from needlepoint.numerics.precision import float64
-from needlepoint.tasks.single_location import SpikedSLR
-from needlepoint.theory import erf_location, kernel_risk
+from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
+from needlepoint.theory import elementwise_moments, erf_location, field_moments, kernel_moments, sampled_moments
+from needlepoint.theory.field_moments import Moments
+from needlepoint.theory.max_place import winner_rule
 
 _SCRAMBLES = 16
 _QMC_RTOL = 1e-4
 _QMC_POINTS = (10, 14)  # log2 of the first and the last number of points a scramble
-_QMC_CHUNK = 2**22  # normals held at once
-_QMC_TOKENS = 21_201  # dimensions of the Sobol sequence
 _NODES = (64, 4096)  # first and last number of trapezoid nodes
+_REFINE = (1, 2, 4, 8, 16)  # divisions of the winner's rule
 
-Route = Callable[[SpikedSLR, KeyValueAttention, Overlaps], Estimate]
+Route = Callable[[Any, KeyValueAttention, Overlaps], Estimate]
 
 
 def population_risk(task: Spec, model: Spec, overlaps: Overlaps, method: str | None = None) -> Estimate:
@@ -40,7 +40,7 @@ def population_risk(task: Spec, model: Spec, overlaps: Overlaps, method: str | N
     first that applies.
     """
     excess = excess_risk(task, model, overlaps, method)
-    assert isinstance(task, SpikedSLR)
+    assert isinstance(task, SingleLocation)
     return excess + task.noise_var
 
 
@@ -49,10 +49,10 @@ def excess_risk(task: Spec, model: Spec, overlaps: Overlaps, method: str | None 
     """The risk minus the label-noise variance, at these overlaps; see `population_risk`."""
     if not isinstance(overlaps, Overlaps):
         raise InvalidParameter(f"population_risk(overlaps={overlaps!r}): write it as Overlaps(key=..., value=...).")
-    if not isinstance(task, SpikedSLR) or not isinstance(model, KeyValueAttention):
+    if not isinstance(task, (SpikedSLR, MaxSLR)) or not isinstance(model, KeyValueAttention):
         raise NoTheory(
             f"no population risk for ({type(task).__name__}, {type(model).__name__}); "
-            "the nearest is (SpikedSLR, KeyValueAttention)."
+            "the nearest are (SpikedSLR, KeyValueAttention) and (MaxSLR, KeyValueAttention)."
         )
     if model.free_constants():
         name = model.free_constants()[0]
@@ -62,35 +62,75 @@ def excess_risk(task: Spec, model: Spec, overlaps: Overlaps, method: str | None 
         )
     if model.unit_norm and not overlaps.unit:
         raise InvalidParameter(f"{overlaps!r}: key_sq and value_sq must be 1 for a model with unit_norm=True.")
-    available = routes(model)
+    available = routes(task, model)
     if method is not None and method not in available:
         raise UnknownName(f"method for {type(model.activation).__name__}", method, available)
     return available[method or next(iter(available))](task, model, overlaps)
 
 
-def routes(model: KeyValueAttention) -> dict[str, Route]:
+def routes(task: SingleLocation, model: KeyValueAttention) -> dict[str, Route]:
     """The routes that apply, the preferred one first."""
     table: dict[str, Route] = {}
+    spiked = isinstance(task, SpikedSLR)
     if isinstance(model.activation, Erf):
-        table["closed"] = _closed
+        table["closed"] = _closed if spiked else _max_closed
     if model.activation.form == "elementwise":
-        table["elementwise"] = _elementwise
+        table["elementwise"] = _elementwise if spiked else _max_elementwise
     if isinstance(model.activation, KernelActivation):
         table["kernel"] = _kernel
-    table["qmc"] = _qmc
+    table["qmc"] = qmc
     return table
+
+
+def rounding(task: SingleLocation, overlaps: Overlaps, value: float, moments: Moments | None = None) -> float:
+    """Rounding of a risk, from the size of the terms that it is the sum of."""
+    if isinstance(task, SpikedSLR):
+        return erf_location.rounding(task, overlaps, value)
+    squares = moments.weights_sq if isinstance(moments, field_moments.MaxMoments) else task.longest
+    return 32 * np.finfo(float).eps * (abs(value) + 1 + overlaps.value_sq * float(squares))
 
 
 def _seven(overlaps: Overlaps) -> tuple[Any, ...]:
     return tuple(jnp.asarray(value) for _, value in overlaps.items())
 
 
+def _refined(values: Callable[[int], tuple[float, float]], levels: Sequence[int]) -> Estimate:
+    """Refine until two levels agree to rounding (the second entry); the error is their difference."""
+    value, change, exact = np.nan, np.inf, 0.0
+    for level in levels:
+        previous = value
+        value, exact = values(level)
+        change = abs(value - previous)
+        if change <= exact:
+            break
+    return Estimate(value, max(change, exact))
+
+
+# --- element-wise activations ------------------------------------------------------------------
+
 _closed_kernel = jax.jit(erf_location.excess_risk)
+max_erf_moments = jax.jit(elementwise_moments.maximal_erf)
+spiked_erf_moments = jax.jit(elementwise_moments.spiked_erf)
 
 
 def _closed(task: SpikedSLR, model: KeyValueAttention, overlaps: Overlaps) -> Estimate:
-    value = float(_closed_kernel(erf_location.constants(task, model), _seven(overlaps)))
+    value = float(_closed_kernel(elementwise.constants(task, model), _seven(overlaps)))
     return Estimate(value, erf_location.rounding(task, overlaps, value))
+
+
+def _max_closed(task: MaxSLR, model: KeyValueAttention, overlaps: Overlaps) -> Estimate:
+    c = elementwise.constants(task, model)
+
+    def at(refine: int) -> tuple[float, float]:
+        moments = max_erf_moments(c, winner_rule(task, refine), overlaps.key, overlaps.key_sq)
+        return _risk_and_rounding(task, moments, overlaps)
+
+    return _refined(at, _REFINE)
+
+
+def _risk_and_rounding(task: SingleLocation, moments: Moments, overlaps: Overlaps) -> tuple[float, float]:
+    value = float(field_moments.excess_risk(task, moments, overlaps))
+    return value, rounding(task, overlaps, value, moments)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))
@@ -99,66 +139,91 @@ def _elementwise_kernel(activation: type[Activation], c: dict[str, Any], overlap
 
 
 def _elementwise(task: SpikedSLR, model: KeyValueAttention, overlaps: Overlaps) -> Estimate:
-    """Double the nodes until two rules agree to rounding; the error is their difference."""
-    c, o = erf_location.constants(task, model), _seven(overlaps)
-    nodes, value, change = _NODES[0], np.nan, np.inf
-    while nodes <= _NODES[1]:
-        previous, value = value, float(_elementwise_kernel(type(model.activation), c, o, nodes))
-        change = abs(value - previous)
-        if change <= erf_location.rounding(task, overlaps, value):
-            break
-        nodes *= 2
-    return Estimate(value, max(change, erf_location.rounding(task, overlaps, value)))
+    c, o = elementwise.constants(task, model), _seven(overlaps)
+
+    def at(nodes: int) -> tuple[float, float]:
+        value = float(_elementwise_kernel(type(model.activation), c, o, nodes))
+        return value, erf_location.rounding(task, overlaps, value)
+
+    return _refined(at, _doubling(*_NODES))
 
 
-def _kernel(task: SpikedSLR, model: KeyValueAttention, overlaps: Overlaps) -> Estimate:
-    """One-dimensional integrals at any length; quasi-Monte-Carlo where the kernel is too steep for their grid."""
+def _doubling(first: int, last: int) -> list[int]:
+    return [first * 2**i for i in range(int(np.log2(last / first)) + 1)]
+
+
+@functools.partial(jax.jit, static_argnums=(0, 5))
+def spiked_elementwise_moments(
+    activation: type[Activation], c: dict[str, Any], winner: Any, key: Any, key_sq: Any, nodes: int
+) -> field_moments.SpikedMoments:
+    return elementwise_moments.spiked(lambda scores: activation.weights(scores, c), c, key, key_sq, nodes)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 5))
+def max_elementwise_moments(
+    activation: type[Activation], c: dict[str, Any], winner: Any, key: Any, key_sq: Any, nodes: int
+) -> field_moments.MaxMoments:
+    return elementwise_moments.maximal(lambda scores: activation.weights(scores, c), c, winner, key, key_sq, nodes)
+
+
+def _max_elementwise(task: MaxSLR, model: KeyValueAttention, overlaps: Overlaps) -> Estimate:
+    c = elementwise.constants(task, model)
+
+    def at(refine: int) -> tuple[float, float]:
+        moments = max_elementwise_moments(
+            type(model.activation), c, winner_rule(task, refine), overlaps.key, overlaps.key_sq, _NODES[0] * refine
+        )
+        return _risk_and_rounding(task, moments, overlaps)
+
+    return _refined(at, _REFINE)
+
+
+# --- normalised kernels and the rest -----------------------------------------------------------
+
+
+def kernel_of(
+    task: SingleLocation,
+    activation: type[KernelActivation],
+    key: float,
+    key_sq: float,
+    coarseness: float = 1.0,
+    rest: bool = True,
+) -> Moments | None:
+    """The means of a normalised kernel by its transforms; None where it is too steep for their tables."""
+
+    def log_kernel(scores: np.ndarray) -> np.ndarray:
+        return activation.log_kernel(scores, np)
+
+    if isinstance(task, MaxSLR):
+        return kernel_moments.maximal(task, log_kernel, key, key_sq, coarseness, rest)
+    assert isinstance(task, SpikedSLR)
+    return kernel_moments.spiked(task, log_kernel, key, key_sq, coarseness)
+
+
+def _kernel(task: SingleLocation, model: KeyValueAttention, overlaps: Overlaps) -> Estimate:
+    """The error is the change when every step is doubled; quasi-Monte-Carlo where the kernel is too steep."""
     assert isinstance(model.activation, KernelActivation)
-    found = kernel_risk.excess_risk(task, type(model.activation), overlaps)
-    return found if found.finite else _qmc(task, model, overlaps)
+    rest = overlaps.distance_to_manifold > 0
+    fine, coarse = (
+        kernel_of(task, type(model.activation), overlaps.key, overlaps.key_sq, step, rest) for step in (1.0, 2.0)
+    )
+    if fine is None or coarse is None:
+        return qmc(task, model, overlaps)
+    (value, exact), (other, _) = (_risk_and_rounding(task, m, overlaps) for m in (fine, coarse))
+    return Estimate(value, abs(value - other) + 2 * exact)
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _qmc_kernel(activation: type[Activation], c: dict[str, Any], overlaps: Any, normals: Any) -> Any:
-    r"""eq:field-risk. The value fields integrated out given the scores $\chi$, the relevant token first:
-    $(\mu^*_1 - \sigma\cdot\mu)^2 + \gamma^2(K_{11} - 2K_{12}\sigma_1) + K_{22}\sum_l s_l^2\sigma_l^2$.
-    """
-    kappa, nu, theta, eta, rho, key_sq, value_sq = overlaps
-    m, gamma = jnp.sqrt(c["task.snr"]), c["task.relevant_std"]
-    norm = jnp.sqrt(jnp.where(key_sq > 0, key_sq, 1.0))  # of the quotients, which are 0 / 0 at k = 0
-    spread = jnp.where(key_sq > 0, norm, 0.0)
-    first = jnp.arange(normals.shape[-1]) == 0
-    s = jnp.where(first, gamma, 1.0)
-    xi = s * normals
-    weights = jax.vmap(lambda scores: activation.weights(scores, c))(spread * xi + m * kappa * first)
-    mu = (rho / norm) * xi + m * theta * first
-    residual = (eta / norm) * xi[:, 0] - jnp.sum(weights * mu, axis=-1)
-    k11, k12 = 1 - (eta / norm) ** 2, nu - rho * eta / norm**2
-    k22 = value_sq - (rho / norm) ** 2
-    within = gamma**2 * (k11 - 2 * k12 * weights[:, 0]) + k22 * jnp.sum((s * weights) ** 2, axis=-1)
-    return jnp.mean(residual**2 + within)
-
-
-def _qmc(task: SpikedSLR, model: KeyValueAttention, overlaps: Overlaps) -> Estimate:
+def qmc(task: SingleLocation, model: KeyValueAttention, overlaps: Overlaps, seed: int = 0) -> Estimate:
     """Means over independent scramblings; the error is three of their standard errors."""
-    longest = max(n for n, _ in task.length_law)
-    if longest > _QMC_TOKENS:
-        raise NoTheory(f"no quasi-Monte-Carlo rule for {longest} tokens; it goes up to {_QMC_TOKENS}.")
-    c, o = erf_location.constants(task, model), _seven(overlaps)
-    value, error = np.nan, np.inf
+    c = elementwise.constants(task, model)
+    value, error, moments = np.nan, np.inf, None
     for log2_points in range(_QMC_POINTS[0], _QMC_POINTS[1] + 1, 2):
-        means = np.zeros(_SCRAMBLES)
-        for length, probability in task.length_law:
-            normals = sobol_normals(length, log2_points, _SCRAMBLES, seed=0)
-            means += probability * np.array([_chunked(type(model.activation), c, o, block) for block in normals])
-        value, error = float(np.mean(means)), 3 * float(np.std(means, ddof=1) / np.sqrt(_SCRAMBLES))
+        found = sampled_moments.scrambles(
+            task, type(model.activation), c, overlaps.key, overlaps.key_sq, log2_points, _SCRAMBLES, seed
+        )
+        moments = found[0]
+        risks = [float(field_moments.excess_risk(task, m, overlaps)) for m in found]
+        value, error = float(np.mean(risks)), 3 * float(np.std(risks, ddof=1) / np.sqrt(_SCRAMBLES))
         if error <= _QMC_RTOL * abs(value):
             break
-    return Estimate(value, max(error, erf_location.rounding(task, overlaps, value)))
-
-
-def _chunked(activation: type[Activation], c: dict[str, Any], o: Any, block: np.ndarray) -> float:
-    """Mean over one scramble in equal chunks that fit the memory budget (both powers of two)."""
-    pieces = max(1, 2 ** int(np.ceil(np.log2(block.size / _QMC_CHUNK)))) if block.size > _QMC_CHUNK else 1
-    pieces = min(pieces, len(block))
-    return float(np.mean([float(_qmc_kernel(activation, c, o, part)) for part in np.split(block, pieces)]))
+    return Estimate(value, max(error, rounding(task, overlaps, value, moments)))

@@ -1,0 +1,90 @@
+"""Means of element-wise attention weights: one-dimensional integrals, closed for erf."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+
+from needlepoint.numerics.gaussian import trapezoid_rule
+from needlepoint.theory.erf_location import weight_moments
+from needlepoint.theory.field_moments import MaxMoments, SpikedMoments
+
+Sigma = Callable[[Any], Any]
+
+
+def spiked(sigma: Sigma, law: Mapping[str, Any], key: Any, key_sq: Any, nodes: int) -> SpikedMoments:
+    r"""eq:elementwise-means. Tokens are independent, so every mean of eq:field-risk is made of $E\sigma^i\xi^a$ of the
+    relevant token and of another one. `law` as in `channels.elementwise.constants`.
+    """
+    x, w = trapezoid_rule(nodes)
+    m, gamma, norm = jnp.sqrt(law["task.snr"]), law["task.relevant_std"], jnp.sqrt(key_sq)
+    xi, other = gamma * norm * x, norm * x
+    r = [[jnp.sum(w * sigma(m * key + xi) ** i * xi**a) for a in range(3)] for i in range(3)]
+    o = [[jnp.sum(w * sigma(other) ** i * other**a) for a in range(3)] for i in range(3)]
+    return _join_spiked(r, o, law)
+
+
+def spiked_erf(c: Mapping[str, Any], key: Any, key_sq: Any) -> SpikedMoments:
+    r"""eq:elementwise-means for erf in closed form: $E\xi\sigma = vS_1'$, $E\xi^2\sigma = vS_1 + v^2S_1''$ with the
+    variance $v$ of the score, by Stein's lemma from eq:weight-moments.
+    """
+    norm = jnp.sqrt(key_sq)
+    m, gamma = jnp.sqrt(c["task.snr"]), c["task.relevant_std"]
+    r = _stein(weight_moments(m * key, gamma * norm, c), gamma**2 * key_sq)
+    o = _stein(weight_moments(jnp.zeros_like(norm), norm, c), key_sq)
+    return _join_spiked(r, o, c)
+
+
+def _stein(w: Any, v: Any) -> list[list[Any]]:
+    """E sigma^i xi^a, i and a from 0 to 2 (those that are used)."""
+    return [
+        [1.0, 0.0, v],
+        [w.s1, v * w.ds1, v * w.s1 + v**2 * w.dds1],
+        [w.s2, v * w.ds2, v * w.s2 + v**2 * w.dds2],
+    ]
+
+
+def _join_spiked(r: Any, o: Any, law: Mapping[str, Any]) -> SpikedMoments:
+    n, pairs = law["task.others"], law["task.pairs"]
+    return SpikedMoments(
+        weight=r[1][0],
+        weight_xi=r[1][1],
+        xi_mu=r[1][2],
+        weight_sq=r[2][0],
+        others_sq=n * o[2][0],
+        weight_mu=r[2][1] + n * r[1][0] * o[1][1],
+        mu_sq=r[2][2] + n * (o[2][2] + 2 * r[1][1] * o[1][1]) + pairs * o[1][1] ** 2,
+    )
+
+
+def maximal(sigma: Sigma, law: Mapping[str, Any], winner: Any, key: Any, key_sq: Any, nodes: int) -> MaxMoments:
+    r"""eq:max-elementwise. $E\sigma_J$, $E\chi^*_Jg_J\sigma_J$ and $E g_J^2\sigma_J$ over the law of $\chi^*_J$
+    (`winner`, the rule of eq:winner) and $g\sim N(0, 1)$; the squares under the plain law, which does not know $J$.
+    """
+    x, w_x = winner
+    g, w_g = trapezoid_rule(nodes)
+    rest = jnp.sqrt(jnp.maximum(key_sq - key**2, 0.0))
+    weight = sigma(key * x[:, None] + rest * g)
+    means = [weight @ (w_g * g**a) for a in range(3)]
+    score = jnp.sqrt(key_sq) * g
+    plain = [[jnp.sum(w_g * sigma(score) ** i * score**a) for a in range(3)] for i in range(3)]
+    stars = (w_x @ means[0], w_x @ (x * means[1]), w_x @ means[2])
+    return _join_max(stars, plain, law)
+
+
+def maximal_erf(c: Mapping[str, Any], winner: Any, key: Any, key_sq: Any) -> MaxMoments:
+    """eq:max-elementwise for erf: one integral, over the law of the winner, is left."""
+    x, w_x = winner
+    rest_sq = jnp.maximum(key_sq - key**2, 0.0)
+    rest, norm = jnp.sqrt(rest_sq), jnp.sqrt(key_sq)
+    at = weight_moments(key * x, rest, c)
+    stars = (w_x @ at.s1, w_x @ (x * rest * at.ds1), w_x @ (at.s1 + rest_sq * at.dds1))
+    return _join_max(stars, _stein(weight_moments(jnp.zeros_like(norm), norm, c), key_sq), c)
+
+
+def _join_max(stars: Any, plain: Any, law: Mapping[str, Any]) -> MaxMoments:
+    count = law["task.others"] + 1.0
+    pairs = law["task.pairs"] + 2 * law["task.others"]  # E[L (L - 1)]
+    return MaxMoments(*stars, count * plain[2][0], count * plain[2][2] + pairs * plain[1][1] ** 2)

@@ -1,0 +1,95 @@
+"""The few means of attention weights that the population risk is made of, and the risk from them.
+
+f(X) is linear in v, and given the scores the value fields are Gaussian. So the risk at any seven overlaps is a
+combination of means that depend on the key only through k . k* and |k|^2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from needlepoint.core.overlaps import Overlaps
+from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
+
+
+class SpikedMoments(NamedTuple):
+    r"""Means over eq:slr-law, the relevant token first, $\chi_l = \xi_l + m\kappa\delta_{l1}$."""
+
+    weight: Any  # E sigma_1
+    weight_xi: Any  # E sigma_1 xi_1
+    xi_mu: Any  # E xi_1 sum sigma_l xi_l
+    weight_sq: Any  # E sigma_1^2
+    others_sq: Any  # E sum_{l > 1} sigma_l^2
+    weight_mu: Any  # E sigma_1 sum sigma_l xi_l
+    mu_sq: Any  # E (sum sigma_l xi_l)^2
+
+
+class MaxMoments(NamedTuple):
+    r"""Means over eq:max-law, $\chi_l = \kappa\chi^*_l + sg_l$; $J$ is the relevant token."""
+
+    weight: Any  # E sigma_J
+    rest_star: Any  # E g_J sum sigma_l chi*_l
+    rest_rest: Any  # E g_J sum sigma_l g_l
+    weights_sq: Any  # E sum sigma_l^2
+    scores_sq: Any  # E (sum sigma_l chi_l)^2
+
+
+Moments = SpikedMoments | MaxMoments
+
+
+def moments_type(task: SingleLocation) -> type[Moments]:
+    return SpikedMoments if isinstance(task, SpikedSLR) else MaxMoments
+
+
+def excess_risk(task: SingleLocation, moments: Moments, overlaps: Overlaps | Sequence[Any]) -> Any:
+    """The excess risk at seven overlaps, given the means at their key and key_sq."""
+    seven = tuple(x for _, x in overlaps.items()) if isinstance(overlaps, Overlaps) else overlaps
+    if isinstance(moments, SpikedMoments):
+        assert isinstance(task, SpikedSLR)
+        return _spiked_risk(task, moments, seven)
+    assert isinstance(task, MaxSLR)
+    return _max_risk(moments, seven)
+
+
+def _spiked_risk(task: SpikedSLR, mean: SpikedMoments, seven: Sequence[Any]) -> Any:
+    r"""eq:field-risk. $(\mu^*_1 - \sigma\cdot\mu)^2 + \gamma^2(K_{11} - 2K_{12}\sigma_1) + K_{22}\sum_l s_l^2
+    \sigma_l^2$ in the mean, with $\mu_l = \xi_l\rho/q_k + m\theta\delta_{l1}$ and $\mu^*_l = \xi_l\eta/q_k$.
+    """
+    # notation: a = eta / q_k, b = rho / q_k
+    _, nu, theta, eta, rho, key_sq, value_sq = seven
+    G, m_theta = task.relevant_std**2, np.sqrt(task.snr) * theta
+    a, b = (eta / key_sq, rho / key_sq) if key_sq > 0 else (0.0 * eta, 0.0 * rho)
+    k11, k12, k22 = 1 - eta * a, nu - rho * a, value_sq - rho * b
+    residual = a * a * G * key_sq - 2 * a * (b * mean.xi_mu + m_theta * mean.weight_xi)
+    residual = residual + b * b * mean.mu_sq + 2 * b * m_theta * mean.weight_mu + m_theta**2 * mean.weight_sq
+    return residual + G * (k11 - 2 * k12 * mean.weight) + k22 * (G * mean.weight_sq + mean.others_sq)
+
+
+def _max_risk(mean: MaxMoments, seven: Sequence[Any]) -> Any:
+    r"""eq:max-risk. $1 - 2E[z^*_Jf] + E f^2$: $f^2$ does not know $J$, and $z^*_J$ is correlated with the fields of
+    its own token only, through $\eta$ and $\nu$.
+    """
+    # notation: a = eta / s, b = (rho - kappa theta) / s, s^2 = q_k - kappa^2, the part of k beyond k*
+    kappa, nu, theta, eta, rho, key_sq, value_sq = seven
+    rest_sq = key_sq - kappa**2
+    if rest_sq > 8 * np.finfo(float).eps * key_sq:
+        s = np.sqrt(rest_sq)
+        a, b = eta / s, (rho - kappa * theta) / s
+    else:
+        a, b = 0.0 * eta, 0.0 * rho  # k lies along k*, so that eta = 0 and rho = kappa theta
+    cross = (nu - a * b) * mean.weight + a * (theta * mean.rest_star + b * mean.rest_rest)
+    slope = rho / key_sq if key_sq > 0 else 0.0 * rho
+    return 1 - 2 * cross + (value_sq - slope * rho) * mean.weights_sq + slope**2 * mean.scores_sq
+
+
+def on_manifold(task: SingleLocation, moments: Moments) -> tuple[Any, Any]:
+    r"""eq:value-form. $(A, B)$ of $R = G - 2A\nu + Bq_v$ on the manifold; over $v$ the least is $G - A^2/B$ at
+    $v = (A/B)v^*$. Averages over random lengths are taken in $A$ and $B$: one $v$ serves all lengths.
+    """
+    if isinstance(moments, SpikedMoments):
+        G = task.label_var
+        return G * moments.weight, G * moments.weight_sq + moments.others_sq
+    return moments.weight, moments.weights_sq

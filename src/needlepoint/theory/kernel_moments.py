@@ -1,0 +1,201 @@
+"""Means of normalised-kernel attention weights (softmax, softplus) at any length, by one-token transforms.
+
+A power of 1 / sum w is an integral of exponentials, which factorise over tokens: a table over (u, score) whatever
+the length. Positive terms only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from needlepoint.numerics.gaussian import lattice
+from needlepoint.tasks.single_location import MaxSLR, SpikedSLR
+from needlepoint.theory import max_place
+from needlepoint.theory.field_moments import MaxMoments, SpikedMoments
+
+REACH = max_place.REACH
+_TABLE = 20_000_000  # largest number of (u, score) pairs; beyond it the kernel is too steep for this route
+_WORK = 20_000_000_000  # largest number of products in a race
+_BLOCK = 2_000_000  # scores held at once
+
+LogKernel = Callable[[np.ndarray], np.ndarray]
+
+
+def spiked(
+    task: SpikedSLR, log_kernel: LogKernel, key: float, key_sq: float, coarseness: float = 1.0
+) -> SpikedMoments | None:
+    """eq:kernel-risk over the law of lengths; None where the kernel is too steep for the tables."""
+    # a relevant token's scores, and another's
+    norm = math.sqrt(key_sq)
+    found = token_transforms(
+        log_kernel,
+        [(math.sqrt(task.snr) * key, task.relevant_std * norm), (0.0, norm)],
+        task.longest,
+        coarseness,
+    )
+    if found is None:
+        return None
+    step, (r, p) = found
+    parts = [
+        [probability * mean for mean in _spiked_at_length(n, step, r, p)] for n, probability in task.length_law
+    ]
+    return SpikedMoments(*map(sum, zip(*parts, strict=True)))
+
+
+def token_transforms(
+    log_kernel: LogKernel, scores: list[tuple[float, float]], longest: int, coarseness: float
+) -> tuple[float, list[np.ndarray]] | None:
+    r"""eq:kernel-moments. $\psi_{j,a}(u) = E[\xi^aT^je^{-T}]$, $T = e^uw(\chi)$, $j, a = 0, 1, 2$, for tokens with
+    scores $\chi = \mathrm{mean} + \xi$, $\xi\sim N(0, \mathrm{std}^2)$.
+
+    Step in u and an array (j, a, u) for each (mean, std). Trapezoid rules in the score and in u are exact to rounding
+    for smooth kernels; positive terms only, so that small masses keep their digits.
+    """
+    steepest = max(std for _, std in scores)
+    step_x = coarseness * min(0.1, 0.25 / max(steepest, 1e-300))
+    if 2 * REACH / step_x > _TABLE:
+        return None
+    x = lattice(-REACH, REACH, step_x)
+    weights = step_x * np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
+    log_w = [log_kernel(mean + std * x) for mean, std in scores]
+    step, u = _u_grid(log_w, longest, coarseness, len(x))
+    if u is None:
+        return None
+    moments = []
+    for log_weight, (_, std) in zip(log_w, scores, strict=True):
+        powers = np.stack([weights * (std * x) ** a for a in range(3)], axis=1)
+        t = np.exp(np.minimum(u[:, None] + log_weight, 700.0))
+        survive = np.exp(-t)
+        once = t * survive
+        moments.append(np.stack([survive @ powers, once @ powers, (t * once) @ powers]).transpose(0, 2, 1))
+    return step, moments
+
+
+def _u_grid(
+    log_w: list[np.ndarray], longest: int, coarseness: float, nodes: int
+) -> tuple[float, np.ndarray | None]:
+    step = 0.2 * coarseness
+    low = -max(float(w.max()) for w in log_w) - 38.0 - math.log(longest)
+    high = -min(float(w.min()) for w in log_w) + 5.0
+    return step, None if not (high - low) / step * nodes <= _TABLE else lattice(low, high, step)
+
+
+def _spiked_at_length(length: int, step: float, r: np.ndarray, p: np.ndarray) -> SpikedMoments:
+    r"""eq:kernel-risk. $E[g\sigma_l] = \int du\,E[gT_le^{-\sum T}]$ and $E[g\sigma_l\sigma_m] =
+    \int du\,E[gT_lT_me^{-\sum T}]$, which factorise over tokens.
+    """
+    # notation: r and p as in eq:kernel-moments; n other tokens
+    n, empty = length - 1, np.clip(p[0, 0], 0.0, 1.0)
+    all_others, but_one, but_two = empty**n, empty ** max(n - 1, 0), empty ** max(n - 2, 0)
+
+    def mean(integrand: np.ndarray) -> float:
+        return step * float(np.sum(integrand))
+
+    return SpikedMoments(
+        weight=mean(r[1, 0] * all_others),
+        weight_xi=mean(r[1, 1] * all_others),
+        xi_mu=mean(r[1, 2] * all_others + n * r[0, 1] * p[1, 1] * but_one),
+        weight_sq=mean(r[2, 0] * all_others),
+        others_sq=mean(n * p[2, 0] * r[0, 0] * but_one),
+        weight_mu=mean(r[2, 1] * all_others + n * r[1, 0] * p[1, 1] * but_one),
+        mu_sq=mean(
+            r[2, 2] * all_others
+            + n * (p[2, 2] * r[0, 0] + 2 * r[1, 1] * p[1, 1]) * but_one
+            + n * (n - 1) * p[1, 1] ** 2 * r[0, 0] * but_two
+        ),
+    )
+
+
+def maximal(
+    task: MaxSLR, log_kernel: LogKernel, key: float, key_sq: float, coarseness: float = 1.0, rest: bool = True
+) -> MaxMoments | None:
+    """eq:max-kernel over the law of lengths; without `rest` only what the manifold needs (the others are 0)."""
+    found = token_transforms(log_kernel, [(0.0, math.sqrt(key_sq))], task.longest, coarseness)
+    if found is None:
+        return None
+    step, (p,) = found
+    empty = np.clip(p[0, 0], 0.0, 1.0)
+    squares = np.zeros(2)
+    for n, probability in task.length_law:
+        others, but_one = empty ** (n - 1), empty ** max(n - 2, 0)
+        squares += probability * step * n * np.array(
+            [np.sum(p[2, 0] * others), np.sum(p[2, 2] * others + (n - 1) * p[1, 1] ** 2 * but_one)]
+        )
+    if task.snr == 0:  # any token may be the relevant one, whatever the fields
+        stars = _uniform_place(task, p, step, key, key_sq)
+    else:
+        stars = _race(task, log_kernel, key, key_sq, coarseness, rest)
+    return None if stars is None else MaxMoments(*stars, *map(float, squares))
+
+
+def _uniform_place(task: MaxSLR, p: np.ndarray, step: float, key: float, key_sq: float) -> np.ndarray:
+    """eq:max-kernel at snr 0: E g_J (...) = E sum g_l (...) / L, with g and chi* the two parts of the score."""
+    empty = np.clip(p[0, 0], 0.0, 1.0)
+    rest_sq = max(key_sq - key**2, 0.0)
+    weight = sum(probability * step * float(np.sum(p[1, 0] * empty ** (n - 1))) for n, probability in task.length_law)
+    both = sum(
+        probability
+        * step
+        * float(np.sum(p[1, 2] * empty ** (n - 1) + (n - 1) * p[1, 1] * p[0, 1] * empty ** max(n - 2, 0)))
+        for n, probability in task.length_law
+    )
+    if key_sq == 0:
+        return np.array([weight, 0.0, weight])
+    # chi* = kappa chi / q + s e / sqrt(q), g = s chi / q - kappa e / sqrt(q), with e independent of the score
+    s = math.sqrt(rest_sq)
+    slope, spread = key * s / key_sq, key * s / key_sq
+    return np.array(
+        [weight, slope * both / key_sq - spread * weight, rest_sq / key_sq**2 * both + key**2 / key_sq * weight]
+    )
+
+
+def _race(
+    task: MaxSLR, log_kernel: LogKernel, key: float, key_sq: float, coarseness: float, rest: bool
+) -> np.ndarray | None:
+    r"""eq:max-kernel. $E[g\,\sigma_l] $ with $J$ the winner of eq:race: a table over $(u, y)$, $y$ the winner's utility,
+    where every other token is slower. For each token $b(u, x) = \varphi(x)E_g[(\ldots)e^{-T}|\chi^* = x]$.
+    """
+    s = math.sqrt(max(key_sq - key**2, 0.0))
+    if s**2 <= 8 * np.finfo(float).eps * key_sq:
+        s = 0.0
+    step = coarseness * min(0.1, 0.25 / max(math.sqrt(key_sq), 1e-300))
+    nodes = math.floor(2 * REACH / step) + 1
+    if nodes > 100_000:
+        return None
+    x = -REACH + step * np.arange(nodes)
+    if s == 0.0:
+        g, w_g = np.zeros(1), np.ones(1)
+    else:
+        g_step = coarseness * min(0.4, 1.0 / s)
+        g = lattice(-REACH, REACH, g_step)
+        w_g = g_step * np.exp(-(g**2) / 2) / math.sqrt(2 * math.pi)
+    log_w = log_kernel(key * x[:, None] + s * g)
+    step_u, u = _u_grid([log_w], task.longest, coarseness, nodes)
+    if u is None or len(u) * nodes**2 > _WORK or len(u) * log_w.size > 50 * _TABLE:
+        return None
+    step_y, density, cdf = max_place.race(task.snr, step, nodes, task.longest)
+    phi = np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
+    total = np.zeros(3)
+    for block in np.array_split(u, max(1, math.ceil(len(u) * log_w.size / _BLOCK))):
+        t = np.exp(np.minimum(block[:, None, None] + log_w, 700.0))
+        survive = np.exp(-t)
+        once = t * survive
+        slower = np.clip((phi * (survive @ w_g)) @ cdf, 0.0, 1.0)
+        win = (phi * (once @ w_g)) @ density
+        if rest and s > 0:
+            win_star = (phi * x * (once @ (w_g * g))) @ density
+            win_rest = (phi * (once @ (w_g * g**2))) @ density
+            win_g = (phi * (survive @ (w_g * g))) @ density
+            slow_star = (phi * x * (once @ w_g)) @ cdf
+            slow_rest = (phi * (once @ (w_g * g))) @ cdf
+        for n, probability in task.length_law:
+            others, share = slower ** (n - 1), probability * n
+            total[0] += share * np.sum(win * others)
+            if rest and s > 0:
+                pair = (n - 1) * win_g * slower ** max(n - 2, 0)
+                total[1] += share * np.sum(win_star * others + pair * slow_star)
+                total[2] += share * np.sum(win_rest * others + pair * slow_rest)
+    return total * step_u * step_y

@@ -1,0 +1,122 @@
+r"""The place law of MaxSLR as a race: $J$ is the argmax of the utilities $\chi^*_l + G_l/\nu$, $G_l$ Gumbel.
+
+Softmax at inverse temperature $\nu$ is this argmax in law, so an infinite snr is the same formulas without $G$.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+from scipy import special
+
+from needlepoint.numerics.gaussian import lattice, trapezoid_rule
+from needlepoint.tasks.single_location import MaxSLR
+
+REACH = 9.5
+"""Standard deviations of a key field that are integrated over."""
+
+_GUMBEL_NODES = 96
+_SOFT = 1.0
+"""Below this snr the Gumbel noise is the wider of the two, and its density is the smooth factor."""
+
+
+@functools.cache
+def gumbel_rule() -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights for a standard Gumbel variable, the normal trapezoid rule mapped by quantiles."""
+    t, w = trapezoid_rule(_GUMBEL_NODES)
+    return -np.log(-special.log_ndtr(-t)), w
+
+
+def utility_law(snr: float, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    r"""eq:utility. Density $p$ and distribution $\Psi$ of $\chi^* + G/\nu$ at y (one-dimensional)."""
+    if math.isinf(snr):
+        return _phi(y), special.ndtr(y)
+    if snr < _SOFT:
+        x, w = trapezoid_rule(_GUMBEL_NODES)
+        survive = np.exp(-np.minimum(snr * (y[:, None] - x), 700.0))
+        cdf = np.exp(-survive)
+        return snr * (survive * cdf) @ w, cdf @ w
+    g, w = gumbel_rule()
+    at = y[:, None] - g / snr
+    return _phi(at) @ w, special.ndtr(at) @ w
+
+
+def utility_grid(snr: float, longest: int, finest: float = 0.1) -> tuple[float, np.ndarray]:
+    """Step and nodes where the utilities of up to `longest` tokens lie: steps that resolve the wider of the two smooth factors."""
+    soft = 0.0 if math.isinf(snr) else 1 / snr
+    step = max(finest, 0.2 * soft)
+    return step, lattice(-REACH - 4.0 * soft, REACH + (45.0 + math.log(longest)) * soft, step)
+
+
+def bayes_excess_risk(snr: float, length: int) -> float:
+    r"""eq:max-bayes. $R = E\sum_{l\ne m}p_lp_m = \frac{L(L-1)}{\nu}\int dy\,p(y)^2\Psi(y)^{L-2}$.
+
+    Positive terms only; for large snr it goes to eq:max-decay.
+    """
+    if length == 1 or math.isinf(snr):
+        return 0.0
+    if snr == 0:
+        return (length - 1) / length
+    step, y = utility_grid(snr, length)
+    density, cdf = utility_law(snr, y)
+    return length * (length - 1) / snr * float(np.sum(density**2 * cdf ** (length - 2))) * step
+
+
+@functools.lru_cache(maxsize=128)
+def winner_density(law: tuple[tuple[int, float], ...], snr: float, step: float) -> tuple[np.ndarray, np.ndarray]:
+    r"""eq:winner. Nodes x and $\varphi(x)\bar W(x)$, the density of $\chi^*_J$, with $W(x) = L\,E[p_1|\chi^*_1 = x] =
+    L\,E[\Psi(x + G/\nu)^{L-1}]$ averaged over the lengths.
+    """
+    x = lattice(-REACH, REACH + step / 2, step)
+    if math.isinf(snr):
+        powers, w = special.ndtr(x)[:, None], np.ones(1)
+    elif snr == 0:
+        powers, w = np.zeros((len(x), 1)), np.ones(1)
+    else:
+        g, w = gumbel_rule()
+        powers = utility_law(snr, (x[:, None] + g / snr).ravel())[1].reshape(len(x), -1)
+    weight = sum(p * (n * powers ** (n - 1) @ w if snr > 0 else np.ones(len(x))) for n, p in law)
+    return x, _phi(x) * weight
+
+
+def winner_rule(task: MaxSLR, refine: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """A quadrature rule for the law of chi*_J: nodes and weights that sum to 1; `refine` divides its step."""
+    step = 0.1
+    x, density = winner_density(task.length_law, task.snr, step)
+    if refine == 1:
+        return x, step * density
+    # band-limited, so that sinc interpolation is exact to rounding
+    fine = lattice(-REACH, REACH + step / (2 * refine), step / refine)
+    return fine, step / refine * (np.sinc((fine[:, None] - x) / step) @ density)
+
+
+@functools.lru_cache(maxsize=16)
+def race(snr: float, step: float, nodes: int, longest: int) -> tuple[float, np.ndarray, np.ndarray]:
+    r"""eq:race. For tokens whose $\chi^*$ is on the lattice $x_j = -9.5 + j\,$step: step of the utility lattice $y_i$
+    and the matrices (x, y) that take $b(x)$ to $\int dx\,b(x)\,p_\nu(y - x)$ and $\int dx\,b(x)\,P_\nu(y - x)$, the
+    density and distribution of $G/\nu$. Where $G/\nu$ is narrower than the lattice, b is a sinc series, integrated
+    exactly: an indefinite integral for an infinite snr.
+    """
+    x = -REACH + step * np.arange(nodes)
+    if snr * step <= 0.2:
+        step_y, y = utility_grid(snr, longest, step)
+        survive = np.exp(-np.minimum(snr * (y - x[:, None]), 700.0))
+        cdf = np.exp(-survive)
+        return step_y, step * snr * survive * cdf, step * cdf
+    soft = 0.0 if math.isinf(snr) else 1 / snr
+    low = math.ceil(4.0 * soft / step)
+    high = math.ceil((45.0 + math.log(longest)) * soft / step)
+    shift = np.arange(-nodes + 1 - low, nodes + high)
+    g, w = (np.zeros(1), np.ones(1)) if math.isinf(snr) else gumbel_rule()
+    at = shift[:, None] - g / (snr * step)
+    density = np.sinc(at) @ w
+    cdf = step * ((0.5 + special.sici(np.pi * at)[0] / np.pi) @ w)
+    # entry (j, i) belongs to the shift of y_i against x_j
+    index = np.arange(-low, nodes + high)[None, :] - np.arange(nodes)[:, None] + nodes - 1 + low
+    return step, density[index], cdf[index]
+
+
+def _phi(x: np.ndarray) -> np.ndarray:
+    return np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)

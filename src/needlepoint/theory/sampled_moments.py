@@ -1,0 +1,105 @@
+"""Means of attention weights by scrambled Sobol points over the scores: any activation, any task."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from needlepoint.core.errors import NoTheory
+from needlepoint.models.activations import Activation
+from needlepoint.numerics.gaussian import sobol_normals
+from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
+from needlepoint.theory.field_moments import MaxMoments, Moments, SpikedMoments, moments_type
+
+_CHUNK = 2**22  # normals held at once
+_LARGEST_DIMENSION = 21_201  # of the Sobol sequence
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _spiked(activation: type[Activation], c: dict[str, Any], key: Any, norm: Any, normals: Any) -> SpikedMoments:
+    """Every mean of eq:field-risk, the relevant token first."""
+    first = jnp.arange(normals.shape[-1]) == 0
+    spread = jnp.where(first, c["task.relevant_std"], 1.0)
+    xi = norm * spread * normals
+    scores = xi + jnp.sqrt(c["task.snr"]) * key * first
+    sigma = jax.vmap(lambda one: activation.weights(one, c))(scores)
+    mu, weight = jnp.sum(sigma * xi, axis=-1), sigma[:, 0]
+    samples = SpikedMoments(
+        weight=weight,
+        weight_xi=weight * xi[:, 0],
+        xi_mu=xi[:, 0] * mu,
+        weight_sq=weight**2,
+        others_sq=jnp.sum(sigma[:, 1:] ** 2, axis=-1),
+        weight_mu=weight * mu,
+        mu_sq=mu**2,
+    )
+    return SpikedMoments(*map(jnp.mean, samples))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _maximal(activation: type[Activation], c: dict[str, Any], key: Any, norm: Any, normals: Any) -> MaxMoments:
+    """Every mean of eq:max-risk, summed over the place with its posterior."""
+    star, g = jnp.split(normals, 2, axis=-1)
+    rest_sq = norm**2 - key**2
+    scores = key * star + jnp.sqrt(jnp.where(rest_sq > 0, rest_sq, 0.0)) * g
+    if "task.snr" in c:
+        place = jax.nn.softmax(c["task.snr"] * star, axis=-1)
+    else:  # an infinite snr is not among the traced numbers
+        place = jnp.arange(star.shape[-1]) == jnp.argmax(star, axis=-1)[:, None]
+    sigma = jax.vmap(lambda one: activation.weights(one, c))(scores)
+    g_place = jnp.sum(place * g, axis=-1)
+    samples = MaxMoments(
+        weight=jnp.sum(place * sigma, axis=-1),
+        rest_star=g_place * jnp.sum(sigma * star, axis=-1),
+        rest_rest=g_place * jnp.sum(sigma * g, axis=-1),
+        weights_sq=jnp.sum(sigma**2, axis=-1),
+        scores_sq=jnp.sum(sigma * scores, axis=-1) ** 2,
+    )
+    return MaxMoments(*map(jnp.mean, samples))
+
+
+def scrambles(
+    task: SingleLocation,
+    activation: type[Activation],
+    c: dict[str, Any],
+    key: float,
+    key_sq: float,
+    log2_points: int,
+    count: int,
+    seed: int = 0,
+) -> list[Moments]:
+    """The means by each of `count` independent scramblings of 2**log2_points points."""
+    totals = np.zeros((count, len(moments_type(task)._fields)))
+    for length, probability in task.length_law:
+        for i, normals in enumerate(_normals(task, length, log2_points, count, seed)):
+            totals[i] += probability * _one(task, activation, c, key, key_sq, normals)
+    return [moments_type(task)(*map(float, row)) for row in totals]
+
+
+def _normals(task: SingleLocation, length: int, log2_points: int, count: int, seed: int) -> np.ndarray:
+    dimension = length * (2 if isinstance(task, MaxSLR) else 1)
+    if dimension > _LARGEST_DIMENSION:
+        raise NoTheory(
+            f"no quasi-Monte-Carlo rule for {length} tokens; it goes up to {_LARGEST_DIMENSION * length // dimension}."
+        )
+    size = count * dimension * 2**log2_points
+    return (_cached_normals if size <= _CHUNK else sobol_normals)(dimension, log2_points, count, seed)
+
+
+_cached_normals = functools.lru_cache(maxsize=8)(sobol_normals)
+
+
+def _one(
+    task: SingleLocation, activation: type[Activation], c: dict[str, Any], key: float, key_sq: float, block: np.ndarray
+) -> np.ndarray:
+    """Means over one scrambling in equal chunks that fit the memory budget (both powers of two)."""
+    pieces = 1
+    while block.size > pieces * _CHUNK and pieces < len(block):
+        pieces *= 2
+    kernel = _spiked if isinstance(task, SpikedSLR) else _maximal
+    means = [kernel(activation, c, key, np.sqrt(key_sq), part) for part in np.split(block, pieces)]
+    return np.mean([[float(x) for x in m] for m in means], axis=0)
