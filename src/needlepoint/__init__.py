@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from needlepoint.models.activations import Softplus as Softplus
     from needlepoint.models.attention import KeyValueAttention as KeyValueAttention
     from needlepoint.models.attention import LinearRegression as LinearRegression
+    from needlepoint.models.user_activations import activation as activation
     from needlepoint.papers.citations import cite as cite
     from needlepoint.simulation.simulating import simulate as simulate
     from needlepoint.tasks.single_location import MaxSLR as MaxSLR
@@ -60,6 +61,7 @@ _HOMES = {
     "learners": ("BayesOptimal", "OnlineSGD", "Population", "ProjectedDescent"),
     "models.activations": ("Erf", "Linear", "Softmax", "Softplus"),
     "models.attention": ("KeyValueAttention", "LinearRegression"),
+    "models.user_activations": ("activation",),
     "papers.citations": ("cite",),
     "simulation.simulating": ("simulate",),
     "tasks.single_location": ("MaxSLR", "SpikedSLR"),

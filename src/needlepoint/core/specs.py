@@ -326,6 +326,11 @@ def declared(cls: type[Spec]) -> tuple[dataclasses.Field[Any], ...]:
     return tuple(f for f in dataclasses.fields(cls) if "kind" in f.metadata)  # pyright: ignore[reportArgumentType]
 
 
+def forget(name: str) -> None:
+    """Take a name out of the registry, so that it can be declared again."""
+    _REGISTRY.pop(name, None)
+
+
 def names(family: str | None = None) -> list[str]:
     """The registered spec names, of one family or all."""
     return sorted(n for n, c in _REGISTRY.items() if family in (None, c.family))

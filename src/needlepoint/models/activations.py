@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.lowering import lower
-from needlepoint.core.specs import Spec, real, spec
+from needlepoint.core.specs import Spec, declared, real, spec
 
 Form = Literal["elementwise", "kernel", "general"]
 
@@ -29,11 +29,14 @@ class Activation(Spec):
 
     def __call__(self, scores: Any) -> Any:
         """The weights of these scores, in the precision that JAX works in where this is called."""
-        constants = lower(self)[1]
-        missing = [name for name in self.to_json() if name != "type" and name not in constants]
+        missing = self.free_constants()
         if missing:
             raise InvalidParameter(f"{self!r}: {missing[0]} is None; weights need its value.")
-        return self.weights(scores, constants)
+        return self.weights(scores, lower(self)[1])
+
+    def free_constants(self) -> list[str]:
+        """The constants that are None, to be chosen by Population()."""
+        return [f.name for f in declared(type(self)) if getattr(self, f.name) is None]
 
 
 @spec

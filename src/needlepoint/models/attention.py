@@ -7,16 +7,25 @@ from typing import Any, ClassVar
 from needlepoint.core.lowering import lower
 from needlepoint.core.specs import Spec, flag, nested, spec
 from needlepoint.models.activations import Activation
+from needlepoint.models.user_activations import bare
 
 
 @spec
 class KeyValueAttention(Spec):
-    r"""eq:attention. $f(X) = \sum_l \sigma(X k)_l \, (X v)_l$; with `unit_norm` k and v are on the unit sphere."""
+    r"""eq:attention. $f(X) = \sum_l \sigma(X k)_l \, (X v)_l$; with `unit_norm` k and v are on the unit sphere.
+
+    `activation` is a spec (Softmax(), Erf(...), one named by @activation) or a function from scores to weights.
+    """
 
     family: ClassVar[str] = "model"
 
     activation: Activation = nested("activation", why="it turns scores into token weights")
     unit_norm: bool = flag(default=False)
+
+    def __post_init__(self) -> None:
+        if callable(self.activation) and not isinstance(self.activation, (Spec, type)):
+            object.__setattr__(self, "activation", bare(self.activation))
+        super().__post_init__()
 
     def constants(self) -> dict[str, float]:
         """The activation's constants, to be traced."""
@@ -24,7 +33,7 @@ class KeyValueAttention(Spec):
 
     def free_constants(self) -> list[str]:
         """The activation's constants that are None, to be chosen by Population()."""
-        return [name for name in self.activation.to_json() if name != "type" and getattr(self.activation, name) is None]
+        return self.activation.free_constants()
 
     def __call__(self, x: Any, key: Any, value: Any) -> Any:
         """Predictions (n,) for sequences x (n, tokens, d)."""

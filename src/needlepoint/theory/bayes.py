@@ -14,30 +14,37 @@ from needlepoint.core.estimates import Estimate
 from needlepoint.core.results import Prediction
 from needlepoint.core.status import Status
 from needlepoint.learners import BayesOptimal
-from needlepoint.tasks.single_location import SpikedSLR
+from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
+from needlepoint.theory import max_place
 from needlepoint.theory.predicting import Options
 
 SMALLEST = 1e-30
 """Below this bound the Bayes excess risk is not integrated; the bound itself is reported."""
 
 _CHUNK = 4_000_000
+_ROUNDING = 1e-13  # of eq:max-bayes, whose rules are exact to rounding: see its test against 30 digits
 _LARGEST_LINE, _LARGEST_TABLE = 1_000_000, 400_000_000  # nodes; beyond them sampling is the better route
 _RESOLVED = 1e-4  # relative error above which the integral gives way to sampling
 
 
 @rule("predict", SpikedSLR, None, BayesOptimal)
-def predict_bayes(task: SpikedSLR, model: None, learner: BayesOptimal, options: Options) -> Prediction:
+@rule("predict", MaxSLR, None, BayesOptimal)
+def predict_bayes(task: SingleLocation, model: None, learner: BayesOptimal, options: Options) -> Prediction:
     """The posterior mean of the label with known k*, v*: sum of v* . X_l weighted by P(J = l | X)."""
     if learner.alpha is not None:
         raise NoTheory(
-            f"no rule for BayesOptimal(alpha={learner.alpha:g}) on SpikedSLR; the nearest is BayesOptimal() "
-            "with alpha=None (infinite data)."
+            f"no rule for BayesOptimal(alpha={learner.alpha:g}) on {type(task).__name__}; the nearest is "
+            "BayesOptimal() with alpha=None (infinite data)."
         )
-    limit = learner.d is None and task.relevant_std != 1.0
-    if limit:
-        excess = Estimate(0.0)
+    limit, notes = False, ()
+    if isinstance(task, MaxSLR):
+        value = sum(p * max_place.bayes_excess_risk(task.snr, n) for n, p in task.length_law)
+        excess = Estimate(value, _ROUNDING * value)
+    elif learner.d is None and task.label_var != 1.0:
+        limit, excess = True, Estimate(0.0)
         notes = ("limit d -> infinity, where a token's norm tells the relevant one; give d= for a finite d.",)
     else:
+        assert isinstance(task, SpikedSLR)
         # at relevant_std = 1 the norm says nothing and d drops out
         excess, notes = _at_dimension(task, learner.d or 2, options.seed)
     loose = options.tol is not None and excess.error > options.tol

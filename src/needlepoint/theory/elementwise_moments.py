@@ -87,4 +87,5 @@ def maximal_erf(c: Mapping[str, Any], winner: Any, key: Any, key_sq: Any) -> Max
 def _join_max(stars: Any, plain: Any, law: Mapping[str, Any]) -> MaxMoments:
     count = law["task.others"] + 1.0
     pairs = law["task.pairs"] + 2 * law["task.others"]  # E[L (L - 1)]
-    return MaxMoments(*stars, count * plain[2][0], count * plain[2][2] + pairs * plain[1][1] ** 2)
+    weight, rest_star, rest_rest = stars
+    return MaxMoments(weight, rest_star, rest_rest, count * plain[2][0], count * plain[2][2] + pairs * plain[1][1] ** 2)

@@ -39,9 +39,7 @@ def spiked(
     if found is None:
         return None
     step, (r, p) = found
-    parts = [
-        [probability * mean for mean in _spiked_at_length(n, step, r, p)] for n, probability in task.length_law
-    ]
+    parts = [[probability * mean for mean in _spiked_at_length(n, step, r, p)] for n, probability in task.length_law]
     return SpikedMoments(*map(sum, zip(*parts, strict=True)))
 
 
@@ -74,9 +72,7 @@ def token_transforms(
     return step, moments
 
 
-def _u_grid(
-    log_w: list[np.ndarray], longest: int, coarseness: float, nodes: int
-) -> tuple[float, np.ndarray | None]:
+def _u_grid(log_w: list[np.ndarray], longest: int, coarseness: float, nodes: int) -> tuple[float, np.ndarray | None]:
     step = 0.2 * coarseness
     low = -max(float(w.max()) for w in log_w) - 38.0 - math.log(longest)
     high = -min(float(w.min()) for w in log_w) + 5.0
@@ -121,8 +117,11 @@ def maximal(
     squares = np.zeros(2)
     for n, probability in task.length_law:
         others, but_one = empty ** (n - 1), empty ** max(n - 2, 0)
-        squares += probability * step * n * np.array(
-            [np.sum(p[2, 0] * others), np.sum(p[2, 2] * others + (n - 1) * p[1, 1] ** 2 * but_one)]
+        squares += (
+            probability
+            * step
+            * n
+            * np.array([np.sum(p[2, 0] * others), np.sum(p[2, 2] * others + (n - 1) * p[1, 1] ** 2 * but_one)])
         )
     if task.snr == 0:  # any token may be the relevant one, whatever the fields
         stars = _uniform_place(task, p, step, key, key_sq)
@@ -155,7 +154,7 @@ def _uniform_place(task: MaxSLR, p: np.ndarray, step: float, key: float, key_sq:
 def _race(
     task: MaxSLR, log_kernel: LogKernel, key: float, key_sq: float, coarseness: float, rest: bool
 ) -> np.ndarray | None:
-    r"""eq:max-kernel. $E[g\,\sigma_l] $ with $J$ the winner of eq:race: a table over $(u, y)$, $y$ the winner's utility,
+    r"""eq:max-kernel. $E[g\,\sigma_l]$ with $J$ the winner of eq:race: a table over $(u, y)$, $y$ the winner's utility,
     where every other token is slower. For each token $b(u, x) = \varphi(x)E_g[(\ldots)e^{-T}|\chi^* = x]$.
     """
     s = math.sqrt(max(key_sq - key**2, 0.0))
@@ -166,13 +165,8 @@ def _race(
     if nodes > 100_000:
         return None
     x = -REACH + step * np.arange(nodes)
-    if s == 0.0:
-        g, w_g = np.zeros(1), np.ones(1)
-    else:
-        g_step = coarseness * min(0.4, 1.0 / s)
-        g = lattice(-REACH, REACH, g_step)
-        w_g = g_step * np.exp(-(g**2) / 2) / math.sqrt(2 * math.pi)
-    log_w = log_kernel(key * x[:, None] + s * g)
+    scores, given = _scores_given_star(x, key, s, math.sqrt(key_sq), coarseness)
+    log_w = log_kernel(scores)
     step_u, u = _u_grid([log_w], task.longest, coarseness, nodes)
     if u is None or len(u) * nodes**2 > _WORK or len(u) * log_w.size > 50 * _TABLE:
         return None
@@ -180,22 +174,42 @@ def _race(
     phi = np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
     total = np.zeros(3)
     for block in np.array_split(u, max(1, math.ceil(len(u) * log_w.size / _BLOCK))):
-        t = np.exp(np.minimum(block[:, None, None] + log_w, 700.0))
+        t = np.exp(np.minimum(block.reshape(-1, *[1] * log_w.ndim) + log_w, 700.0))
         survive = np.exp(-t)
         once = t * survive
-        slower = np.clip((phi * (survive @ w_g)) @ cdf, 0.0, 1.0)
-        win = (phi * (once @ w_g)) @ density
+        slower = np.clip((phi * given(survive, 0)) @ cdf, 0.0, 1.0)
+        # a term with the winner's own weight, and one with the weight of a slower token
+        terms: list[tuple[np.ndarray, np.ndarray | None]] = [(given(once, 0), None)]
+        win_g: np.ndarray | float = 0.0
         if rest and s > 0:
-            win_star = (phi * x * (once @ (w_g * g))) @ density
-            win_rest = (phi * (once @ (w_g * g**2))) @ density
-            win_g = (phi * (survive @ (w_g * g))) @ density
-            slow_star = (phi * x * (once @ w_g)) @ cdf
-            slow_rest = (phi * (once @ (w_g * g))) @ cdf
-        for n, probability in task.length_law:
-            others, share = slower ** (n - 1), probability * n
-            total[0] += share * np.sum(win * others)
-            if rest and s > 0:
-                pair = (n - 1) * win_g * slower ** max(n - 2, 0)
-                total[1] += share * np.sum(win_star * others + pair * slow_star)
-                total[2] += share * np.sum(win_rest * others + pair * slow_rest)
+            win_g = (phi * given(survive, 1)) @ density
+            terms += [(x * given(once, 1), x * given(once, 0)), (given(once, 2), given(once, 1))]
+        for i, (own, other) in enumerate(terms):
+            win = (phi * own) @ density
+            slow = None if other is None else win_g * ((phi * other) @ cdf)
+            for n, probability in task.length_law:
+                joint = win * slower ** (n - 1)
+                if slow is not None and n > 1:
+                    joint += (n - 1) * slow * slower ** (n - 2)
+                total[i] += probability * n * np.sum(joint)
     return total * step_u * step_y
+
+
+def _scores_given_star(
+    x: np.ndarray, key: float, s: float, norm: float, coarseness: float
+) -> tuple[np.ndarray, Callable[[np.ndarray, int], np.ndarray]]:
+    """Score nodes, and the map from a table over them to its mean with g^a given chi* = x, chi = key x + s g."""
+    if s == 0.0:
+        return key * x, lambda table, a: table
+    g_step = 0.6 * coarseness**0.5
+    score_step = min(coarseness * min(0.1 * norm, 0.25), g_step * s)
+    if 2 * REACH * norm / score_step < 4 * len(x):
+        # one lattice of scores serves all x: the conditional law is a matrix
+        scores = lattice(-REACH * norm, REACH * norm, score_step)
+        g = (scores[:, None] - key * x) / s
+        law = score_step / s * np.exp(-(g**2) / 2) / math.sqrt(2 * math.pi)
+        laws = [law * g**a for a in range(3)]
+        return scores, lambda table, a: table @ laws[a]
+    g = lattice(-REACH, REACH, g_step)
+    w = g_step * np.exp(-(g**2) / 2) / math.sqrt(2 * math.pi)
+    return key * x[:, None] + s * g, lambda table, a: table @ (w * g**a)

@@ -44,7 +44,7 @@ def utility_law(snr: float, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def utility_grid(snr: float, longest: int, finest: float = 0.1) -> tuple[float, np.ndarray]:
-    """Step and nodes where the utilities of up to `longest` tokens lie: steps that resolve the wider of the two smooth factors."""
+    """Step and nodes where the utilities of up to `longest` tokens lie; the wider smooth factor sets the step."""
     soft = 0.0 if math.isinf(snr) else 1 / snr
     step = max(finest, 0.2 * soft)
     return step, lattice(-REACH - 4.0 * soft, REACH + (45.0 + math.log(longest)) * soft, step)

@@ -1,4 +1,4 @@
-"""The best a model can do at infinite data, on the invariant manifold or over all overlaps."""
+"""The best erf attention on the unit spheres, on the invariant manifold or over all overlaps."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from needlepoint.channels.branches import classify
-from needlepoint.core.dispatch import rule
-from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.overlaps import FIVE, ODD, Overlaps
 from needlepoint.core.results import Prediction
 from needlepoint.core.status import Status
 from needlepoint.learners import Population
 from needlepoint.models.activations import Erf
-from needlepoint.models.attention import KeyValueAttention, LinearRegression
+from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.minimise import minimise
 from needlepoint.tasks.single_location import SpikedSLR
 from needlepoint.theory import erf_location
@@ -28,38 +26,10 @@ from needlepoint.theory.predicting import Options
 _RANDOM_STARTS = 48
 
 
-@rule("predict", SpikedSLR, LinearRegression, Population)
-def predict_linear(task: SpikedSLR, model: LinearRegression, learner: Population, options: Options) -> Prediction:
-    r"""eq:linear-risk. $\beta_l = \frac{G}{L-1+G}v^*$, $R = G\frac{L-1}{L-1+G}$: it cannot select a random place."""
-    length = task.fixed_length
-    if length is None:
-        raise InvalidParameter(
-            f"{task!r}: LinearRegression needs a fixed length (it has one weight vector a position); "
-            "give tokens as a whole number."
-        )
-    G = task.relevant_std**2
-    value = G * (length - 1) / (length - 1 + G)
-    excess = Estimate(value, 4 * np.finfo(float).eps * value)
-    return Prediction(
-        task,
-        model,
-        learner,
-        {"risk": excess + task.noise_var, "excess_risk": excess},
-        exact=True,
-        resolved=(task, model, learner),
-        seed=options.seed,
-    )
-
-
-@rule("predict", SpikedSLR, KeyValueAttention, Population)
-def predict_population(task: SpikedSLR, model: KeyValueAttention, learner: Population, options: Options) -> Prediction:
+def best_on_sphere(task: SpikedSLR, model: KeyValueAttention, learner: Population, options: Options) -> Prediction:
     """The minimum of eq:erf-risk over unit vectors and the activation's free constants."""
     activation = model.activation
-    if not isinstance(activation, Erf) or not model.unit_norm:
-        raise NoTheory(
-            f"no rule for the population optimum of {model!r}; the nearest is "
-            "KeyValueAttention(Erf(...), unit_norm=True) with any of Erf's constants free (None)."
-        )
+    assert isinstance(activation, Erf)
     free = tuple(model.free_constants())
     # in units of the label's variance, so that the tolerances mean the same at every relevant_std
     c, unit = erf_location.constants(task, model), task.relevant_std**2
