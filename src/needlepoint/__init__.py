@@ -47,6 +47,14 @@ if TYPE_CHECKING:
     from needlepoint.theory.landscape import swapped_crossing as swapped_crossing
     from needlepoint.theory.landscape import swapped_minimum as swapped_minimum
     from needlepoint.theory.landscape import vector_field as vector_field
+    from needlepoint.theory.location_statements import LengthCost as LengthCost
+    from needlepoint.theory.location_statements import bayes_asymptote as bayes_asymptote
+    from needlepoint.theory.location_statements import elementwise_bound as elementwise_bound
+    from needlepoint.theory.location_statements import length_cost as length_cost
+    from needlepoint.theory.location_statements import linear_asymptote as linear_asymptote
+    from needlepoint.theory.location_statements import linear_optimum as linear_optimum
+    from needlepoint.theory.location_statements import softmax_key as softmax_key
+    from needlepoint.theory.population import key_landscape as key_landscape
     from needlepoint.theory.population_risk import excess_risk as excess_risk
     from needlepoint.theory.population_risk import population_risk as population_risk
     from needlepoint.theory.predicting import predict as predict
@@ -75,6 +83,16 @@ _HOMES = {
         "swapped_minimum",
         "vector_field",
     ),
+    "theory.location_statements": (
+        "LengthCost",
+        "bayes_asymptote",
+        "elementwise_bound",
+        "length_cost",
+        "linear_asymptote",
+        "linear_optimum",
+        "softmax_key",
+    ),
+    "theory.population": ("key_landscape",),
     "theory.population_risk": ("excess_risk", "population_risk"),
     "theory.predicting": ("predict",),
 }

@@ -8,7 +8,7 @@ from needlepoint.core.overlaps import FIVE, ODD
 from needlepoint.models.activations import Erf
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.erf_moments import erf_mean, zeta
-from needlepoint.tasks.single_location import SpikedSLR
+from needlepoint.tasks.single_location import SingleLocation, SpikedSLR
 
 ORACLE = np.array([1.0, 1.0, 0.0, 0.0, 0.0])
 NEAR = 0.1
@@ -31,10 +31,10 @@ def swapped_point(task: SpikedSLR, model: KeyValueAttention) -> np.ndarray:
     return np.array([0.0, 0.0, theta, 1.0, 0.0])
 
 
-def classify(task: SpikedSLR, model: KeyValueAttention, five: np.ndarray) -> tuple[str, ...]:
+def classify(task: SingleLocation, model: KeyValueAttention, five: np.ndarray) -> tuple[str, ...]:
     """Where each column of (5, runs) overlaps is, up to the common sign of (k, v): oracle, swapped, other, diverged."""
     points = {"oracle": ORACLE}
-    if isinstance(model.activation, Erf) and model.activation.odd:
+    if isinstance(task, SpikedSLR) and isinstance(model.activation, Erf) and model.activation.odd:
         points["swapped"] = swapped_point(task, model)
     labels = np.full(five.shape[1], "other", dtype=object)
     for name, point in points.items():

@@ -73,3 +73,78 @@ def _hessian(value_and_grad: ValueAndGrad, x: np.ndarray, step: float = 1e-5) ->
     rows = [(value_and_grad(x + step * e)[1] - value_and_grad(x - step * e)[1]) / (2 * step) for e in np.eye(len(x))]
     hessian = np.array(rows)
     return (hessian + hessian.T) / 2
+
+
+def newton(
+    value: Callable[[np.ndarray], float],
+    start: np.ndarray,
+    *,
+    tol: float = 1e-9,
+    steps: tuple[float, float] = (1e-3, 1e-5),
+    radius: float = 0.7,
+    most: int = 40,
+) -> Minimum:
+    """Newton's method on values alone, for few variables of order one and values exact to rounding.
+
+    Gradient and Hessian are central differences of the first step; the end is polished with gradients of the second.
+    No move is longer than `radius`, which halves when a move does not descend.
+    """
+    x, lowest = np.asarray(start, dtype=float), value(np.asarray(start, dtype=float))
+    rough, fine = steps
+    hessian = np.eye(len(x))
+    for _ in range(most):
+        gradient, hessian = _differences(value, x, lowest, rough)
+        move = _descent(gradient, hessian)
+        length = float(np.linalg.norm(move))
+        if length < 3 * rough or radius < rough or not np.isfinite(length):
+            break
+        trial = x + move * min(1.0, radius / length)
+        new = value(trial)
+        if new < lowest:
+            x, lowest = trial, new
+        else:
+            radius = min(radius, length) / 2
+    gradient = _slopes(value, x, fine)
+    for _ in range(6):
+        trial = x + _descent(gradient, hessian)
+        if not np.linalg.norm(trial - x) < 10 * rough:
+            break
+        new, new_gradient = value(trial), _slopes(value, trial, fine)
+        if not np.max(np.abs(new_gradient)) < np.max(np.abs(gradient)):
+            break
+        x, lowest, gradient = trial, new, new_gradient
+    residual = float(np.max(np.abs(gradient)))
+    value_error = float(np.abs(gradient @ _descent(gradient, hessian)))
+    if not np.isfinite(lowest):
+        status = Status.DIVERGED
+    else:
+        # a gradient by differences has the rounding of the values
+        exact = 64 * np.finfo(float).eps * max(1.0, abs(lowest)) / fine
+        status = Status.CONVERGED if residual <= max(tol, exact) else Status.MAX_STEPS
+    return Minimum(x, float(lowest), residual, value_error, status, (float(lowest),))
+
+
+def _slopes(value: Callable[[np.ndarray], float], x: np.ndarray, step: float) -> np.ndarray:
+    return np.array([(value(x + step * e) - value(x - step * e)) / (2 * step) for e in np.eye(len(x))])
+
+
+def _differences(
+    value: Callable[[np.ndarray], float], x: np.ndarray, here: float, step: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Gradient and Hessian by central differences."""
+    e = step * np.eye(len(x))
+    plus, minus = np.array([value(x + d) for d in e]), np.array([value(x - d) for d in e])
+    hessian = np.diag(plus - 2 * here + minus)
+    for i in range(len(x)):
+        for j in range(i):
+            joint = value(x + e[i] + e[j]) + value(x - e[i] - e[j])
+            hessian[i, j] = hessian[j, i] = (joint - plus[i] - plus[j] - minus[i] - minus[j] + 2 * here) / 2
+    return (plus - minus) / (2 * step), hessian / step**2
+
+
+def _descent(gradient: np.ndarray, hessian: np.ndarray) -> np.ndarray:
+    """The Newton move, turned downhill where the function curves down; flat directions are left alone."""
+    values, vectors = np.linalg.eigh(hessian)
+    size = np.abs(values)
+    usable = size > 1e-9 * max(float(size.max()), 1e-300)
+    return -vectors @ np.where(usable, (vectors.T @ gradient) / np.where(usable, size, 1.0), 0.0)

@@ -36,17 +36,13 @@ def predict_bayes(task: SingleLocation, model: None, learner: BayesOptimal, opti
             f"no rule for BayesOptimal(alpha={learner.alpha:g}) on {type(task).__name__}; the nearest is "
             "BayesOptimal() with alpha=None (infinite data)."
         )
-    limit, notes = False, ()
-    if isinstance(task, MaxSLR):
-        value = sum(p * max_place.bayes_excess_risk(task.snr, n) for n, p in task.length_law)
-        excess = Estimate(value, _ROUNDING * value)
-    elif learner.d is None and task.label_var != 1.0:
-        limit, excess = True, Estimate(0.0)
+    limit = learner.d is None and task.label_var != 1.0
+    if limit:
+        excess = Estimate(0.0)
         notes = ("limit d -> infinity, where a token's norm tells the relevant one; give d= for a finite d.",)
     else:
-        assert isinstance(task, SpikedSLR)
         # at relevant_std = 1 the norm says nothing and d drops out
-        excess, notes = _at_dimension(task, learner.d or 2, options.seed)
+        excess, notes = known_teachers(task, learner.d or 2, options.seed)
     loose = options.tol is not None and excess.error > options.tol
     return Prediction(
         task,
@@ -58,6 +54,15 @@ def predict_bayes(task: SingleLocation, model: None, learner: BayesOptimal, opti
         notes=notes,
         seed=options.seed,
     )
+
+
+def known_teachers(task: SingleLocation, d: int, seed: int) -> tuple[Estimate, tuple[str, ...]]:
+    """The Bayes excess risk at dimension d, and what there is to say about it."""
+    if isinstance(task, MaxSLR):
+        value = sum(p * max_place.bayes_excess_risk(task.snr, n) for n, p in task.length_law)
+        return Estimate(value, _ROUNDING * value), ()
+    assert isinstance(task, SpikedSLR)
+    return _at_dimension(task, d, seed)
 
 
 def _at_dimension(task: SpikedSLR, d: int, seed: int) -> tuple[Estimate, tuple[str, ...]]:

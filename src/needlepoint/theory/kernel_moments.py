@@ -160,7 +160,7 @@ def _race(
     s = math.sqrt(max(key_sq - key**2, 0.0))
     if s**2 <= 8 * np.finfo(float).eps * key_sq:
         s = 0.0
-    step = coarseness * min(0.1, 0.25 / max(math.sqrt(key_sq), 1e-300))
+    step = coarseness * _ladder(min(0.1, 0.25 / max(math.sqrt(key_sq), 1e-300)))
     nodes = math.floor(2 * REACH / step) + 1
     if nodes > 100_000:
         return None
@@ -193,6 +193,11 @@ def _race(
                     joint += (n - 1) * slow * slower ** (n - 2)
                 total[i] += probability * n * np.sum(joint)
     return total * step_u * step_y
+
+
+def _ladder(step: float) -> float:
+    """The next smaller of 0.1, 0.1 / sqrt 2, 0.1 / 2, ...: few lattices, so that their races are kept."""
+    return 0.1 * 2.0 ** (-math.ceil(2 * math.log2(0.1 / step) - 1e-9) / 2)
 
 
 def _scores_given_star(

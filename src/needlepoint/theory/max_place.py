@@ -83,8 +83,13 @@ def winner_density(law: tuple[tuple[int, float], ...], snr: float, step: float) 
 
 def winner_rule(task: MaxSLR, refine: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """A quadrature rule for the law of chi*_J: nodes and weights that sum to 1; `refine` divides its step."""
+    return _winner_rule(task.length_law, task.snr, refine)
+
+
+@functools.lru_cache(maxsize=256)
+def _winner_rule(law: tuple[tuple[int, float], ...], snr: float, refine: int) -> tuple[np.ndarray, np.ndarray]:
     step = 0.1
-    x, density = winner_density(task.length_law, task.snr, step)
+    x, density = winner_density(law, snr, step)
     if refine == 1:
         return x, step * density
     # band-limited, so that sinc interpolation is exact to rounding
@@ -92,7 +97,7 @@ def winner_rule(task: MaxSLR, refine: int = 1) -> tuple[np.ndarray, np.ndarray]:
     return fine, step / refine * (np.sinc((fine[:, None] - x) / step) @ density)
 
 
-@functools.lru_cache(maxsize=16)
+@functools.lru_cache(maxsize=32)
 def race(snr: float, step: float, nodes: int, longest: int) -> tuple[float, np.ndarray, np.ndarray]:
     r"""eq:race. For tokens whose $\chi^*$ is on the lattice $x_j = -9.5 + j\,$step: step of the utility lattice $y_i$
     and the matrices (x, y) that take $b(x)$ to $\int dx\,b(x)\,p_\nu(y - x)$ and $\int dx\,b(x)\,P_\nu(y - x)$, the

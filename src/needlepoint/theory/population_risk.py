@@ -26,7 +26,7 @@ from needlepoint.theory.max_place import winner_rule
 _SCRAMBLES = 16
 _QMC_RTOL = 1e-4
 _QMC_POINTS = (10, 14)  # log2 of the first and the last number of points a scramble
-_NODES = (64, 4096)  # first and last number of trapezoid nodes
+_NODES = (64, 128, 256, 512, 1024, 2048, 4096)  # of the trapezoid rule
 _REFINE = (1, 2, 4, 8, 16)  # divisions of the winner's rule
 
 Route = Callable[[Any, KeyValueAttention, Overlaps], Estimate]
@@ -73,9 +73,9 @@ def routes(task: SingleLocation, model: KeyValueAttention) -> dict[str, Route]:
     table: dict[str, Route] = {}
     spiked = isinstance(task, SpikedSLR)
     if isinstance(model.activation, Erf):
-        table["closed"] = _closed if spiked else _max_closed
+        table["closed"] = _closed if spiked else functools.partial(_max_elementwise, 0)
     if model.activation.form == "elementwise":
-        table["elementwise"] = _elementwise if spiked else _max_elementwise
+        table["elementwise"] = _elementwise if spiked else functools.partial(_max_elementwise, _NODES[0])
     if isinstance(model.activation, KernelActivation):
         table["kernel"] = _kernel
     table["qmc"] = qmc
@@ -109,28 +109,11 @@ def _refined(values: Callable[[int], tuple[float, float]], levels: Sequence[int]
 # --- element-wise activations ------------------------------------------------------------------
 
 _closed_kernel = jax.jit(erf_location.excess_risk)
-max_erf_moments = jax.jit(elementwise_moments.maximal_erf)
-spiked_erf_moments = jax.jit(elementwise_moments.spiked_erf)
 
 
 def _closed(task: SpikedSLR, model: KeyValueAttention, overlaps: Overlaps) -> Estimate:
     value = float(_closed_kernel(elementwise.constants(task, model), _seven(overlaps)))
     return Estimate(value, erf_location.rounding(task, overlaps, value))
-
-
-def _max_closed(task: MaxSLR, model: KeyValueAttention, overlaps: Overlaps) -> Estimate:
-    c = elementwise.constants(task, model)
-
-    def at(refine: int) -> tuple[float, float]:
-        moments = max_erf_moments(c, winner_rule(task, refine), overlaps.key, overlaps.key_sq)
-        return _risk_and_rounding(task, moments, overlaps)
-
-    return _refined(at, _REFINE)
-
-
-def _risk_and_rounding(task: SingleLocation, moments: Moments, overlaps: Overlaps) -> tuple[float, float]:
-    value = float(field_moments.excess_risk(task, moments, overlaps))
-    return value, rounding(task, overlaps, value, moments)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))
@@ -145,37 +128,56 @@ def _elementwise(task: SpikedSLR, model: KeyValueAttention, overlaps: Overlaps) 
         value = float(_elementwise_kernel(type(model.activation), c, o, nodes))
         return value, erf_location.rounding(task, overlaps, value)
 
-    return _refined(at, _doubling(*_NODES))
+    return _refined(at, _NODES)
 
 
-def _doubling(first: int, last: int) -> list[int]:
-    return [first * 2**i for i in range(int(np.log2(last / first)) + 1)]
-
-
-@functools.partial(jax.jit, static_argnums=(0, 5))
-def spiked_elementwise_moments(
-    activation: type[Activation], c: dict[str, Any], winner: Any, key: Any, key_sq: Any, nodes: int
-) -> field_moments.SpikedMoments:
-    return elementwise_moments.spiked(lambda scores: activation.weights(scores, c), c, key, key_sq, nodes)
-
-
-@functools.partial(jax.jit, static_argnums=(0, 5))
-def max_elementwise_moments(
-    activation: type[Activation], c: dict[str, Any], winner: Any, key: Any, key_sq: Any, nodes: int
-) -> field_moments.MaxMoments:
-    return elementwise_moments.maximal(lambda scores: activation.weights(scores, c), c, winner, key, key_sq, nodes)
-
-
-def _max_elementwise(task: MaxSLR, model: KeyValueAttention, overlaps: Overlaps) -> Estimate:
+def _max_elementwise(nodes: int, task: MaxSLR, model: KeyValueAttention, overlaps: Overlaps) -> Estimate:
+    """With 0 nodes the closed form of erf."""
     c = elementwise.constants(task, model)
 
     def at(refine: int) -> tuple[float, float]:
-        moments = max_elementwise_moments(
-            type(model.activation), c, winner_rule(task, refine), overlaps.key, overlaps.key_sq, _NODES[0] * refine
+        rule = winner_rule(task, refine)
+        moments = elementwise_of(
+            type(model.activation), MaxSLR, nodes * refine, rule, c, {}, overlaps.key, overlaps.key_sq
         )
-        return _risk_and_rounding(task, moments, overlaps)
+        value = float(field_moments.excess_risk(task, moments, overlaps))
+        return value, rounding(task, overlaps, value, moments)
 
     return _refined(at, _REFINE)
+
+
+def _elementwise_of(
+    activation: type[Activation],
+    task: type[SingleLocation],
+    nodes: int,
+    winner: Any,
+    c: dict[str, Any],
+    free: dict[str, Any],
+    key: Any,
+    key_sq: Any,
+) -> Any:
+    """The means of an element-wise activation; with 0 nodes the closed form of erf. `free` overrides constants."""
+    c = {**c, **free}
+    if nodes == 0:
+        if task is SpikedSLR:
+            return elementwise_moments.spiked_erf(c, key, key_sq)
+        return elementwise_moments.maximal_erf(c, winner, key, key_sq)
+
+    def sigma(scores: Any) -> Any:
+        return activation.weights(scores, c)
+
+    if task is SpikedSLR:
+        return elementwise_moments.spiked(sigma, c, key, key_sq, nodes)
+    return elementwise_moments.maximal(sigma, c, winner, key, key_sq, nodes)
+
+
+elementwise_of = jax.jit(_elementwise_of, static_argnums=(0, 1, 2))
+elementwise_of_many = jax.jit(
+    lambda activation, task, nodes, winner, c, free, key, key_sq: jax.vmap(
+        lambda f, k, q: _elementwise_of(activation, task, nodes, winner, c, f, k, q)
+    )(free, key, key_sq),
+    static_argnums=(0, 1, 2),
+)
 
 
 # --- normalised kernels and the rest -----------------------------------------------------------
@@ -209,8 +211,8 @@ def _kernel(task: SingleLocation, model: KeyValueAttention, overlaps: Overlaps) 
     )
     if fine is None or coarse is None:
         return qmc(task, model, overlaps)
-    (value, exact), (other, _) = (_risk_and_rounding(task, m, overlaps) for m in (fine, coarse))
-    return Estimate(value, abs(value - other) + 2 * exact)
+    value, other = (float(field_moments.excess_risk(task, m, overlaps)) for m in (fine, coarse))
+    return Estimate(value, abs(value - other) + 2 * rounding(task, overlaps, value, fine))
 
 
 def qmc(task: SingleLocation, model: KeyValueAttention, overlaps: Overlaps, seed: int = 0) -> Estimate:

@@ -1,0 +1,182 @@
+"""Activations that a user writes: a JAX function from the scores of a sequence to the weights of its tokens."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.specs import Kind, forget, names, spec
+from needlepoint.models.activations import Activation, Form
+
+Function = Callable[[Any], Any]
+
+_LENGTHS = (1, 2, 3, 5)
+_FORMS = ("general", "elementwise")
+_CLOSE = 1e-9  # relative to the largest weight
+
+
+class UserActivation(Activation):
+    """A user's function. Its class carries it, so that compiled kernels know one function from another."""
+
+    form: ClassVar[Form] = "general"
+    function: ClassVar[Function]
+
+    @classmethod
+    def weights(cls, scores: Any, constants: Mapping[str, Any]) -> Any:
+        import jax.numpy as jnp
+
+        return jnp.vectorize(cls.function, signature="(n)->(n)")(scores)
+
+
+class BareFunction(UserActivation):
+    """A function without a registered name: it computes, but has no text to be stored or sent by."""
+
+    def to_json(self) -> dict[str, Any]:
+        raise InvalidParameter(
+            f"{self!r}: a bare function cannot be stored or sent to a worker; name it with @ndl.activation(...)."
+        )
+
+    def __repr__(self) -> str:
+        return f"<function {getattr(self.function, '__name__', 'activation')}>"
+
+
+@dataclasses.dataclass(frozen=True)
+class Fingerprint(Kind):
+    """The hash of a function's jaxpr: a stored spec of another definition is refused."""
+
+    value: str
+
+    def coerce(self, value: Any, where: str) -> str:
+        if value != self.value:
+            raise InvalidParameter(
+                f"{where.partition('.')[0]}: stored with another definition of this function ({value}, now "
+                f"{self.value}); give the changed function another name."
+            )
+        return self.value
+
+
+def activation(name: str, form: Form = "general") -> Callable[[Function], UserActivation]:
+    """Name a function from scores (L,) to weights (L,), written with jax.numpy, as an activation.
+
+    It is checked for shape, precision, finite output and permutation equivariance. `form="elementwise"` says that a
+    weight depends on its own score only, which buys exact one-dimensional integrals. Naming a changed function again
+    replaces it; its id changes with its jaxpr.
+    """
+    where = f"activation({name!r})"
+    if not isinstance(name, str) or not name.isidentifier():
+        raise InvalidParameter(f"{where}: the name must be an identifier, such as 'sink_softmax'.")
+    if form not in _FORMS:
+        raise InvalidParameter(
+            f"{where}: form={form!r} must be one of {', '.join(map(repr, _FORMS))} "
+            "(for a normalised kernel, subclass KernelActivation)."
+        )
+
+    def named(function: Function) -> UserActivation:
+        from needlepoint.core.specs import lookup
+
+        if name in names() and not issubclass(lookup(name), UserActivation):
+            raise InvalidParameter(f"{where}: {name} is the name of a part of needlepoint; take another.")
+        check_function(function, where, form)
+        fingerprint = _fingerprint(function)
+        forget(name)
+        body = {
+            "__annotations__": {"source": "str"},
+            "__doc__": function.__doc__,
+            "__module__": getattr(function, "__module__", __name__),
+            "source": dataclasses.field(default=fingerprint, metadata={"kind": Fingerprint(fingerprint)}),
+            "function": staticmethod(function),
+            "form": form,
+        }
+        return spec(type(name, (UserActivation,), body))()
+
+    return named
+
+
+@functools.lru_cache(maxsize=256)
+def bare(function: Function) -> BareFunction:
+    """A checked activation for a function without a name; one class a function, so that kernels compile once."""
+    check_function(function, f"KeyValueAttention(activation={getattr(function, '__name__', function)})", "general")
+    made = type("BareFunction", (BareFunction,), {"function": staticmethod(function)})
+    return dataclasses.dataclass(frozen=True, repr=False)(made)()
+
+
+def check_function(function: Any, where: str, form: str) -> None:
+    """Shape, float64, finite output, equivariance; each failure is one sentence with the fix."""
+    import jax
+
+    if not callable(function):
+        raise InvalidParameter(f"{where}: {function!r} is not a function from scores (L,) to weights (L,).")
+    rng = np.random.default_rng(0)
+    with jax.enable_x64(True):
+        for length in _LENGTHS:
+            _check_trace(function, where, length)
+            for scores in (np.zeros(length), rng.standard_normal(length), 12.0 * rng.standard_normal(length)):
+                _check_values(function, where, form, scores, rng)
+
+
+def _check_trace(function: Function, where: str, length: int) -> None:
+    import jax
+    import jax.numpy as jnp
+
+    try:
+        traced = jax.make_jaxpr(function)(jnp.zeros(length))
+    except Exception as error:
+        reason = (str(error).splitlines() or [""])[0][:160]
+        raise InvalidParameter(
+            f"{where}: it failed on scores of shape ({length},): {type(error).__name__}: {reason} "
+            "(write it with jax.numpy, for any number of tokens)."
+        ) from error
+    shapes = [tuple(a.shape) for a in traced.out_avals]
+    if shapes != [(length,)]:
+        found = shapes[0] if len(shapes) == 1 else f"{len(shapes)} arrays"
+        raise InvalidParameter(
+            f"{where}: it returned {found} for scores of shape ({length},); return one array with one weight a score."
+        )
+    if "f32[" in str(traced) or traced.out_avals[0].dtype != np.float64:
+        raise InvalidParameter(
+            f"{where}: it does not compute in float64 (dtype {traced.out_avals[0].dtype}, or a float32 constant); "
+            "write constants as Python floats and leave the dtype of the scores alone."
+        )
+
+
+def _check_values(function: Function, where: str, form: str, scores: np.ndarray, rng: np.random.Generator) -> None:
+    weights = np.asarray(function(scores))
+    shown = np.array2string(scores, precision=3, separator=", ")
+    if not np.all(np.isfinite(weights)):
+        raise InvalidParameter(
+            f"{where}: it returned {weights[~np.isfinite(weights)][0]} for scores {shown}; weights must be finite "
+            "(subtract the largest score before exp, and keep arguments of log and sqrt positive)."
+        )
+    close = _CLOSE * max(1.0, float(np.max(np.abs(weights))))
+    order = np.roll(rng.permutation(len(scores)), 1)
+    if np.max(np.abs(np.asarray(function(scores[order])) - weights[order])) > close:
+        raise InvalidParameter(
+            f"{where}: permuting the scores {shown} does not permute the weights; an attention weight may depend on "
+            "its own score and on the set of all scores, not on positions."
+        )
+    alone = [float(np.asarray(function(scores[i : i + 1]))[0]) for i in range(len(scores))]
+    if form == "elementwise" and np.max(np.abs(np.array(alone) - weights)) > close:
+        raise InvalidParameter(
+            f"{where}: with scores {shown} a weight depends on the other scores; leave out form='elementwise'."
+        )
+
+
+def _fingerprint(function: Function) -> str:
+    """A hash of the jaxpr and its constants at two lengths."""
+    import jax
+    import jax.numpy as jnp
+
+    digest = hashlib.sha256()
+    with jax.enable_x64(True):
+        for length in (2, 3):
+            traced = jax.make_jaxpr(function)(jnp.zeros(length))
+            digest.update(str(traced).encode())
+            for constant in traced.consts:
+                digest.update(np.asarray(constant).tobytes())
+    return digest.hexdigest()[:12]

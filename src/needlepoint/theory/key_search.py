@@ -1,0 +1,350 @@
+"""The best key and constants when the value is eliminated: the risk is quadratic in v, so v has a closed form."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import optimize
+
+from needlepoint.channels import elementwise
+from needlepoint.core.overlaps import Overlaps
+from needlepoint.core.status import Status
+from needlepoint.models.activations import Activation, Erf, KernelActivation
+from needlepoint.models.attention import KeyValueAttention
+from needlepoint.numerics.minimise import Minimum, minimise, newton
+from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
+from needlepoint.theory import field_moments, population_risk, sampled_moments
+from needlepoint.theory.field_moments import Moments
+from needlepoint.theory.max_place import winner_rule
+
+SCAN, SEARCH, FINAL = 4.0, 2.0, 1.0
+"""Coarseness of the tables in the three stages."""
+
+_ALIGNMENTS = (1.0, 0.6, -0.6, -1.0)
+_QMC_POINTS = {SCAN: 9, SEARCH: 13, FINAL: 14}
+_DIFFERENCES = {"exact": (1e-3, 1e-5), "sampled": (1e-2, 1e-3)}
+_STARTS = 3
+_PROMISING = 0.03  # how far above the lowest a scanned point may lie, in units of the label's variance
+
+
+@dataclass(frozen=True)
+class Point:
+    """A key on the manifold and the free constants; `index` is where on the grid of norms it was scanned."""
+
+    index: int
+    scale: float
+    alignment: float
+    constants: dict[str, float]
+
+    @property
+    def key(self) -> float:
+        return self.scale * self.alignment
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is minimised: the risk of this model over its key (and value), with these constants free."""
+
+    task: SingleLocation
+    model: KeyValueAttention
+
+    @property
+    def activation(self) -> type[Activation]:
+        return type(self.model.activation)
+
+    @property
+    def free(self) -> list[str]:
+        return self.model.free_constants()
+
+    @property
+    def kind(self) -> str:
+        form = self.model.activation.form
+        return "sampled" if form == "general" else "exact"
+
+    @functools.cached_property
+    def constants(self) -> dict[str, float]:
+        return elementwise.constants(self.task, self.model)
+
+    def moments(
+        self, free: Mapping[str, float], key: float, key_sq: float, coarseness: float = FINAL, rest: bool = False
+    ) -> Moments:
+        """The means at this key; without `rest` only what the manifold needs."""
+        if self.model.activation.form == "elementwise":
+            found = population_risk.elementwise_of(*self._elementwise(coarseness), dict(free), key, key_sq)
+            return type(found)(*map(float, found))
+        if issubclass(self.activation, KernelActivation):
+            tables = population_risk.kernel_of(self.task, self.activation, key, key_sq, coarseness, rest)
+            if tables is not None:
+                return tables
+        points = _QMC_POINTS[coarseness]
+        c = {**self.constants, **free}
+        return sampled_moments.scrambles(self.task, self.activation, c, key, key_sq, points, 1)[0]
+
+    def _elementwise(self, coarseness: float) -> tuple[Any, ...]:
+        """The first arguments of population_risk.elementwise_of."""
+        refine = {SCAN: 1, SEARCH: 2, FINAL: 4}[coarseness]
+        nodes = 0 if issubclass(self.activation, Erf) else 64 * refine
+        winner = winner_rule(self.task, refine) if isinstance(self.task, MaxSLR) else None
+        return self.activation, type(self.task), nodes, winner, self.constants
+
+    def scan(self, points: Sequence[Point]) -> np.ndarray:
+        """The least excess risk over v at many points of the manifold, with the coarsest tables."""
+        if self.model.activation.form != "elementwise":
+            return np.array([self.least(self.value_form(p.constants, p.key, p.scale**2, SCAN))[0] for p in points])
+        free = {name: np.array([p.constants[name] for p in points]) for name in self.free}
+        key, key_sq = np.array([p.key for p in points]), np.array([p.scale**2 for p in points])
+        found = population_risk.elementwise_of_many(*self._elementwise(SCAN), free, key, key_sq)
+        A, B = (np.asarray(x) for x in field_moments.on_manifold(self.task, found))
+        return np.array([self.least(form)[0] for form in zip(A, B, strict=True)])
+
+    # --- on the manifold -----------------------------------------------------------------------
+
+    def value_form(
+        self, free: Mapping[str, float], key: float, key_sq: float, coarseness: float
+    ) -> tuple[float, float]:
+        """(A, B) of eq:value-form."""
+        return field_moments.on_manifold(self.task, self.moments(free, key, key_sq, coarseness))
+
+    def least(self, form: tuple[float, float]) -> tuple[float, float]:
+        """The least excess risk over v, and its v . v*, from (A, B)."""
+        (A, B), G = form, self.task.label_var
+        if self.model.unit_norm:
+            value = 1.0 if A >= 0 else -1.0
+            return G - 2 * value * A + B, value
+        value = A / B if B > 0 else 0.0
+        return G - A * value, value
+
+
+@dataclass(frozen=True)
+class Best:
+    """The lowest point found. `value_error` is how much lower the minimum may be."""
+
+    overlaps: Overlaps
+    constants: dict[str, float]
+    residual: float
+    value_error: float
+    status: Status
+    note: str = ""
+
+
+def scales(question: Question) -> np.ndarray:
+    """Key norms that are scanned. Tables of steep kernels grow with the norm, so theirs end earlier."""
+    if question.model.unit_norm:
+        return np.ones(1)
+    if question.model.activation.form == "elementwise":
+        return np.geomspace(1e-5, 1e4, 28)
+    return np.geomspace(1e-2, 40.0, 15)
+
+
+def best_on_manifold(question: Question, tol: float) -> Best:
+    """Scan norms, alignments and constants, refine the best few, then look sideways."""
+    grid = scales(question)
+    points = [
+        Point(i, float(scale), alignment, constants)
+        for i, scale in enumerate(grid)
+        for alignment in _ALIGNMENTS
+        for constants in _constant_grid(question, float(scale))
+    ]
+    values = question.scan(points)
+    order = [i for i in np.argsort(values) if math.isfinite(values[i])]
+    scanned = [(float(values[i]), points[i]) for i in order]
+    if not scanned:
+        return Best(Overlaps(0.0, 0.0, key_sq=0.0, value_sq=0.0), {}, math.nan, math.nan, Status.DIVERGED)
+    if not question.model.unit_norm:
+        # at k = 0 every weight is the same
+        lowest, value = question.least(question.value_form(_zeros(question), 0.0, 0.0, FINAL))
+        if lowest <= scanned[0][0] * (1 + 1e-12):
+            overlaps = Overlaps(0.0, value, key_sq=0.0, value_sq=value**2)
+            return Best(overlaps, _zeros(question), 0.0, 0.0, Status.CONVERGED)
+        edge = _unattained(question, scanned, len(grid))
+        if edge is not None:
+            return edge
+    starts = _distinct(scanned, question.task.label_var)
+    found = [_refine(question, start, tol, tilt=abs(start.alignment) < 1) for start in starts]
+    minimum, best = min(found, key=lambda pair: pair[0].value)
+    if abs(best.alignment) == 1:
+        # by symmetry an aligned key is stationary; is it a minimum?
+        tilted = [replace(best, alignment=best.alignment * math.cos(angle)) for angle in (0.05, 0.4)]
+        lowest, start = min((_value(question, p, SEARCH), i) for i, p in enumerate(tilted))
+        if lowest < minimum.value - 1e-9 * question.task.label_var:
+            minimum, best = _refine(question, tilted[start], tol, tilt=True)
+    value = question.least(question.value_form(best.constants, best.key, best.scale**2, FINAL))[1]
+    overlaps = Overlaps(best.key, value, key_sq=best.scale**2, value_sq=value**2)
+    return Best(overlaps, best.constants, minimum.residual, minimum.value_error, minimum.status)
+
+
+def _value(question: Question, point: Point, coarseness: float) -> float:
+    return question.least(question.value_form(point.constants, point.key, point.scale**2, coarseness))[0]
+
+
+def _zeros(question: Question) -> dict[str, float]:
+    """Constants that do at k = 0, where their choice is immaterial."""
+    return {name: {"scale": 1.0, "offset": 1.0}.get(name, 0.0) for name in question.free}
+
+
+def _constant_grid(question: Question, scale: float) -> Iterator[dict[str, float]]:
+    """Values of the free constants: a shift moves the score at which erf turns, so it scales with the key."""
+    m = math.sqrt(question.task.snr) if isinstance(question.task, SpikedSLR) else 0.0
+    turns = {0.0, 1.0, -1.0, 2.0, 3.0, *(m * f for f in (0.25, 0.5, 0.75))}
+    grids = {
+        "shift": sorted({-t * scale for t in turns} | {-1.5, -0.5, 0.5}),
+        "offset": [1.0, 0.0, -1.0, 3.0],
+        "scale": [0.03, 0.1, 0.3, 1.0, 3.0],
+    }
+    for values in itertools.product(*(grids.get(name, [0.0]) for name in question.free)):
+        yield dict(zip(question.free, values, strict=True))
+
+
+def _distinct(scanned: Sequence[tuple[float, Point]], unit: float) -> list[Point]:
+    """The lowest points that are not neighbours of each other and may still turn out lowest."""
+    kept: list[Point] = []
+    for value, point in scanned:
+        near = any(abs(point.index - p.index) < 3 and point.alignment * p.alignment > 0 for p in kept)
+        if not near and value < scanned[0][0] + _PROMISING * unit:
+            kept.append(point)
+        if len(kept) == _STARTS:
+            break
+    return kept
+
+
+def _unattained(question: Question, scanned: Sequence[tuple[float, Point]], count: int) -> Best | None:
+    """The infimum at an end of the scan: the risk still falls, or is flat, towards a norm of 0 or infinity."""
+    value, point = scanned[0]
+    if point.index not in (0, count - 1):
+        return None
+    inner = min(v for v, p in scanned if p.index == abs(point.index - 1))
+    where = "0, with the value growing" if point.index == 0 else "infinity"
+    found = question.least(question.value_form(point.constants, point.key, point.scale**2, FINAL))[1]
+    return Best(
+        Overlaps(point.key, found, key_sq=point.scale**2, value_sq=found**2),
+        point.constants,
+        math.nan,
+        abs(value - inner),
+        Status.UNBOUNDED,
+        f"the risk keeps falling as the norm of the key goes to {where}; the value is at |k| = {point.scale:.3g}.",
+    )
+
+
+def _refine(question: Question, start: Point, tol: float, tilt: bool) -> tuple[Minimum, Point]:
+    """Local minimisation in log |k| (where it is free), the angle to k* (if tilted) and the constants."""
+    names, scaled = question.free, not question.model.unit_norm
+    unit = {name: max(0.3, abs(start.constants[name])) for name in names}
+    side = math.acos(start.alignment)
+
+    def at(x: np.ndarray) -> Point:
+        scale = start.scale * math.exp(min(x[0], 50.0)) if scaled else 1.0
+        alignment = math.cos(side + float(x[int(scaled)])) if tilt else start.alignment
+        moved = zip(names, x[scaled + tilt :], strict=True)
+        return Point(start.index, scale, alignment, {n: float(start.constants[n] + unit[n] * y) for n, y in moved})
+
+    def value(x: np.ndarray) -> float:
+        return _value(question, at(x), SEARCH)
+
+    x0 = np.zeros(scaled + tilt + len(names))
+    if not len(x0):
+        return Minimum(x0, value(x0), 0.0, 0.0, Status.CONVERGED, ()), start
+    tolerance = tol if question.kind == "exact" else max(tol, 1e-5)
+    found = newton(value, x0, tol=tolerance, steps=_DIFFERENCES[question.kind])
+    return found, at(found.x)
+
+
+def differenced(value: Callable[[np.ndarray], float], step: float) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
+    """Value and central differences."""
+
+    def both(x: np.ndarray) -> tuple[float, np.ndarray]:
+        slopes = [(value(x + step * e) - value(x - step * e)) / (2 * step) for e in np.eye(len(x))]
+        return value(x), np.array(slopes)
+
+    return both
+
+
+# --- over all overlaps ---------------------------------------------------------------------------
+
+
+Form = tuple[float, np.ndarray, np.ndarray]
+
+
+def quadratic(question: Question, constants: Mapping[str, float], k: np.ndarray, coarseness: float) -> Form:
+    r"""eq:value-matrix. $G$, $b$ and $M$ of $R = G - 2b\cdot v + v^TMv$ for $v = (\theta, \nu, v_3, v_4)$ in the frame
+    where $k = (\kappa, \eta, k_3, 0)$: the risk is a quadratic of v, read off at 11 points.
+    """
+    kappa, eta, k3 = k
+    key_sq = float(kappa**2 + eta**2 + k3**2)
+    moments = question.moments(constants, float(kappa), key_sq, coarseness, rest=True)
+    e = np.eye(4)
+    pairs = [(i, j) for i in range(3) for j in range(i)]
+    v = np.array([np.zeros(4), *e, *-e, *[e[i] + e[j] for i, j in pairs]]).T
+    along = kappa * v[0] + eta * v[1] + k3 * v[2]
+    seven = (kappa, v[1], v[0], eta, along, key_sq, np.sum(v**2, axis=0))
+    risk = field_moments.excess_risk(question.task, moments, seven)
+    at_zero, plus, minus = risk[0], risk[1:5], risk[5:9]
+    M = np.diag((plus + minus) / 2 - at_zero)
+    for (i, j), joint in zip(pairs, risk[9:], strict=True):
+        M[i, j] = M[j, i] = (joint - plus[i] - plus[j] + at_zero) / 2
+    return at_zero, (minus - plus) / 4, M
+
+
+def best_value(form: Form, unit_norm: bool) -> tuple[float, np.ndarray]:
+    """The least of G - 2 b.v + v'Mv and its v, over R^4 or over the unit sphere (by the secular equation)."""
+    G, b, M = form
+    values, vectors = np.linalg.eigh(M)
+    c = vectors.T @ b
+    if not unit_norm:
+        usable = values > 1e-13 * max(values[-1], 1e-300)
+        y = np.where(usable, c / np.where(usable, values, 1.0), 0.0)
+        return float(G - c @ y), vectors @ y
+
+    def excess(mu: float) -> float:
+        return float(np.sum((c / (values - values[0] + mu)) ** 2)) - 1.0
+
+    tiny = 1e-14 * max(1.0, abs(values[-1]))
+    if excess(tiny) > 0:
+        mu = optimize.brentq(excess, tiny, 1.0 + 2 * float(np.linalg.norm(c)), xtol=1e-16)
+        y = c / (values - values[0] + mu)
+    else:  # b is orthogonal to the flattest direction: fill up along it
+        y = np.concatenate([[0.0], c[1:] / np.maximum(values[1:] - values[0], tiny)])
+        y[0] = math.sqrt(max(0.0, 1.0 - float(y @ y)))
+    y = y / np.linalg.norm(y)
+    return float(G - 2 * c @ y + y @ (values * y)), vectors @ y
+
+
+def best_of_all(question: Question, manifold: Best, tol: float, seed: int) -> Best:
+    """Minimisation over k in the frame (k*, v*, e3) from the manifold's best, near it, along v*, and at random."""
+    names, unit_norm = question.free, question.model.unit_norm
+    norm = math.sqrt(manifold.overlaps.key_sq) if manifold.overlaps.key_sq > 0 else 1.0
+    rng = np.random.default_rng([seed, 2])
+    directions = [[1.0, 0.0, 0.0], [0.95, 0.2, 0.2], [0.0, 1.0, 0.0], [0.1, 1.0, 0.1], *rng.standard_normal((6, 3))]
+    unit = {name: max(0.3, abs(manifold.constants.get(name, 0.0))) for name in names}
+
+    def unpack(x: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
+        k = norm * x[:3]
+        if unit_norm:
+            k = x[:3] / np.linalg.norm(x[:3])
+        return k, {n: manifold.constants[n] + unit[n] * float(y) for n, y in zip(names, x[3:], strict=True)}
+
+    def value(x: np.ndarray, coarseness: float = SEARCH) -> float:
+        k, constants = unpack(x)
+        return best_value(quadratic(question, constants, k, coarseness), unit_norm)[0]
+
+    starts = [np.concatenate([d, np.zeros(len(names))]) for d in directions]
+    ranked = sorted((value(x, SCAN), i) for i, x in enumerate(starts[2:], start=2))
+    chosen = np.array([starts[i] for i in (0, 1, *(i for _, i in ranked[:4]))])
+    step = _DIFFERENCES[question.kind][1]
+    found = minimise(differenced(value, step), chosen, tol=tol if question.kind == "exact" else max(tol, 1e-5))
+    k, constants = unpack(found.x)
+    v = best_value(quadratic(question, constants, k, FINAL), unit_norm)[1]
+    overlaps = _from_vectors(k, v)
+    return Best(overlaps, constants, found.residual, found.value_error, found.status)
+
+
+def _from_vectors(k: np.ndarray, v: np.ndarray) -> Overlaps:
+    """The seven overlaps of k (3) and v (4) in the frame; what is rounding off the manifold is put on it."""
+    k = np.where(np.abs(k) < 1e-7 * np.linalg.norm(k), 0.0, k)
+    v = np.where(np.abs(v) < 1e-7 * np.linalg.norm(v), 0.0, v)
+    return Overlaps(k[0], v[1], v[0], k[1], float(k @ v[:3]), float(k @ k), float(v @ v))

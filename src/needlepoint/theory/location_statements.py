@@ -1,0 +1,153 @@
+"""What is proved about the population optimum, as functions: softmax, linear, element-wise bound, rates, lengths."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from needlepoint.core.errors import InvalidParameter, NoTheory
+from needlepoint.core.estimates import Estimate
+from needlepoint.core.overlaps import Overlaps
+from needlepoint.learners import Population
+from needlepoint.models.attention import KeyValueAttention
+from needlepoint.numerics.gaussian import lattice
+from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
+from needlepoint.theory import max_place
+
+EPS = float(np.finfo(float).eps)
+_LARGEST_SHIFT = 100.0  # standard deviations of the spike; beyond it the bound underflows
+
+
+def _check(task: object) -> SingleLocation:
+    if not isinstance(task, (SpikedSLR, MaxSLR)):
+        raise NoTheory(f"no statement about {type(task).__name__}; there are some for SpikedSLR and MaxSLR.")
+    return task
+
+
+def softmax_key(task: SingleLocation) -> float:
+    r"""eq:softmax-bayes. $c_\nu$ with softmax attention at $k = c_\nu k^*$, $v = v^*$ the posterior mean: $\sqrt\nu$
+    (spiked), $\nu$ (max, infinite for an infinite snr). The same for all lengths.
+    """
+    task = _check(task)
+    if task.label_var != 1.0:
+        raise InvalidParameter(
+            f"{task!r}: softmax attention is the posterior mean at relevant_std=1 only (the norm of a token is "
+            "informative otherwise)."
+        )
+    return math.sqrt(task.snr) if isinstance(task, SpikedSLR) else task.snr  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def linear_optimum(task: SingleLocation) -> tuple[Estimate, Overlaps]:
+    r"""eq:linear-optimum. The least excess risk of linear attention and where: with $n = E[L-1]$, spiked
+    $R = \frac{Gn(G^2+n)}{G(G^2+n) + n(G\nu+G^2+n)}$ at $|k| = \frac{n\sqrt\nu}{G^2+n}$, max
+    $R = 1 - \frac{1+\mu_1^2}{n+1}$ at $|k| = \mu_1 = E\chi^*_J$.
+    """
+    task = _check(task)
+    n = task.length_moments()["task.others"]
+    if isinstance(task, SpikedSLR):
+        G, root = task.label_var, math.sqrt(task.snr)
+        base = G * (G * G + n)
+        whole = base + n * (G * task.snr + G * G + n)
+        value, key, weight = n * base / whole, n * root / (G * G + n), base / whole
+        excess = Estimate(value, 16 * EPS * value)
+    else:
+        assert isinstance(task, MaxSLR)
+        x, w = max_place.winner_rule(task)
+        key, weight = float(w @ x), 1 / (n + 1)
+        value = (n - key**2) / (n + 1)
+        excess = Estimate(value, 64 * EPS * (1 + value))
+    return excess, Overlaps(key, weight, key_sq=key**2, value_sq=weight**2)
+
+
+def elementwise_bound(task: SingleLocation) -> Estimate:
+    r"""eq:elementwise-bound. The least excess risk of any element-wise attention on the manifold, at
+    $\sigma(x) \propto P(\text{relevant}|x)$: spiked $G\,E_J[n/(n+Gr)]$ with the likelihood ratio $r$ of a token's
+    $\chi^*$ and $n = E[L-1]$; max $1 - E[\bar W^2]/E[L]$, which is $(L-1)/(2L-1)$ at an infinite snr.
+    """
+    task = _check(task)
+    n = task.length_moments()["task.others"]
+    if n == 0:
+        return Estimate(0.0)
+    if isinstance(task, SpikedSLR):
+        fine, coarse = (_spiked_bound(task, n, step) for step in (1.0, 2.0))
+        return Estimate(fine, abs(fine - coarse) + 64 * EPS * fine)
+    assert isinstance(task, MaxSLR)
+    values = []
+    for step in (0.1, 0.2):
+        x, density = max_place.winner_density(task.length_law, task.snr, step)
+        values.append(1 - step * float(np.sum(density**2 * np.exp(x**2 / 2))) * math.sqrt(2 * math.pi) / (n + 1))
+    return Estimate(values[0], abs(values[0] - values[1]) + 64 * EPS)
+
+
+def _spiked_bound(task: SpikedSLR, n: float, coarseness: float) -> float:
+    gamma, m = task.relevant_std, math.sqrt(task.snr)
+    if m > _LARGEST_SHIFT * max(1.0, gamma):
+        raise NoTheory(f"{task!r}: the bound is below the smallest number at an snr of this size.")
+    reach = max_place.REACH
+    slope = gamma * m + abs(gamma**2 - 1) * (reach + m) + 1
+    step = coarseness * min(0.1, 0.25 / slope)
+    z = lattice(-reach - m, reach + m, step)
+    log_ratio = -(z**2) / 2 + (m + gamma * z) ** 2 / 2 - math.log(gamma)
+    missed = special.expit(math.log(n) - math.log(gamma**2) - log_ratio)
+    return gamma**2 * step * float(np.sum(np.exp(-(z**2) / 2) * missed)) / math.sqrt(2 * math.pi)
+
+
+def bayes_asymptote(task: SingleLocation) -> float:
+    r"""eq:softmax-decay, eq:max-decay. The Bayes (and softmax) excess risk to leading order at large snr: spiked
+    $(L-1)\sqrt{\pi/4\nu}\,e^{-\nu/4}$, max $\frac{L(L-1)}{\nu}\int\varphi^2\Phi^{L-2}$, averaged over the lengths.
+    """
+    task = _check(task)
+    softmax_key(task)
+    snr = task.snr  # pyright: ignore[reportAttributeAccessIssue]
+    if snr == 0:
+        raise InvalidParameter(f"{task!r}: snr must be > 0 (the asymptote is for a large snr).")
+    if isinstance(task, SpikedSLR):
+        n = task.length_moments()["task.others"]
+        return n * math.sqrt(math.pi / (4 * snr)) * math.exp(-snr / 4)
+    if math.isinf(snr):
+        return 0.0
+    x = lattice(-max_place.REACH, max_place.REACH, 0.1)
+    square, cdf = np.exp(-(x**2)) / (2 * math.pi), special.ndtr(x)
+    parts = [p * n * (n - 1) * 0.1 * float(np.sum(square * cdf ** (n - 2))) for n, p in task.length_law if n > 1]
+    return sum(parts) / snr
+
+
+def linear_asymptote(task: SingleLocation) -> float:
+    r"""eq:linear-decay. eq:linear-optimum to leading order at large snr: spiked $(G^2+n)/\nu$, which is $L/\nu$ at
+    $G = 1$ and a fixed length; max the limit $1 - (1+\mu_1^2)/E[L]$, which does not vanish.
+    """
+    task = _check(task)
+    n = task.length_moments()["task.others"]
+    if isinstance(task, SpikedSLR):
+        if task.snr == 0:
+            raise InvalidParameter(f"{task!r}: snr must be > 0 (the asymptote is for a large snr).")
+        return (task.label_var**2 + n) / task.snr if n > 0 else 0.0
+    return linear_optimum(MaxSLR(task.tokens, math.inf))[0].value  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@dataclass(frozen=True)
+class LengthCost:
+    """What it costs that one (k, v) serves all lengths: `shared` against `separate`, the mean of each length's best."""
+
+    shared: Estimate
+    separate: Estimate
+
+    @property
+    def cost(self) -> Estimate:
+        return Estimate(self.shared.value - self.separate.value, self.shared.error + self.separate.error)
+
+
+def length_cost(task: SingleLocation, model: KeyValueAttention) -> LengthCost:
+    r"""eq:length-cost. $R^*(L\sim P) - \sum_LP(L)R^*(L) \ge 0$: zero for softmax, whose best (k, v) is the same for
+    all lengths.
+    """
+    from needlepoint.theory.predicting import predict
+
+    task = _check(task)
+    shared = predict(task, model, Population()).excess_risk
+    parts = [(p, predict(task.replace(tokens=n), model, Population()).excess_risk) for n, p in task.length_law]
+    separate = Estimate(sum(p * e.value for p, e in parts), sum(p * e.error for p, e in parts))
+    return LengthCost(shared, separate)

@@ -1,0 +1,175 @@
+"""The best a model can do at infinite data, on the invariant manifold or over all overlaps."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from needlepoint.channels.branches import classify
+from needlepoint.core.dispatch import rule
+from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.estimates import Estimate
+from needlepoint.core.overlaps import Overlaps
+from needlepoint.core.results import Prediction
+from needlepoint.core.status import Status
+from needlepoint.learners import Population
+from needlepoint.models.activations import Erf, Linear, Softmax
+from needlepoint.models.attention import KeyValueAttention, LinearRegression
+from needlepoint.numerics.precision import float64
+from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
+from needlepoint.theory import bayes, population_risk
+from needlepoint.theory.erf_sphere import best_on_sphere
+from needlepoint.theory.key_search import FINAL, Best, Question, best_of_all, best_on_manifold
+from needlepoint.theory.location_statements import linear_optimum, softmax_key
+from needlepoint.theory.predicting import Options
+
+_TOLERANCE = 1e-8
+
+
+@rule("predict", SpikedSLR, LinearRegression, Population)
+@rule("predict", MaxSLR, LinearRegression, Population)
+def predict_linear(task: SingleLocation, model: LinearRegression, learner: Population, options: Options) -> Prediction:
+    r"""eq:linear-risk. $\beta_l = \frac{G}{L-1+G}v^*$, $R = G\frac{L-1}{L-1+G}$: it cannot select a random place."""
+    length = task.fixed_length
+    if length is None:
+        raise InvalidParameter(
+            f"{task!r}: LinearRegression needs a fixed length (it has one weight vector a position); "
+            "give tokens as a whole number."
+        )
+    G = task.label_var
+    value = G * (length - 1) / (length - 1 + G)
+    return _prediction(task, model, learner, options, Estimate(value, 4 * np.finfo(float).eps * value))
+
+
+@rule("predict", SpikedSLR, KeyValueAttention, Population)
+@rule("predict", MaxSLR, KeyValueAttention, Population)
+def predict_population(
+    task: SingleLocation, model: KeyValueAttention, learner: Population, options: Options
+) -> Prediction:
+    """The minimum of the risk over key and value, and over the activation's free constants."""
+    activation = model.activation
+    if isinstance(activation, Erf) and activation.scale is None and not model.unit_norm:
+        raise InvalidParameter(
+            f"{model!r}: scale=None needs unit_norm=True (with free norms the key's norm is the scale); "
+            "give scale=1.0 or unit_norm=True."
+        )
+    if model.unit_norm and isinstance(activation, Erf) and isinstance(task, SpikedSLR):
+        return best_on_sphere(task, model, learner, options)
+    if not model.unit_norm and isinstance(activation, Softmax) and task.label_var == 1.0:
+        return _softmax(task, model, learner, options)
+    if not model.unit_norm and isinstance(activation, Linear) and learner.within == "manifold":
+        excess, overlaps = linear_optimum(task)
+        return _at(task, model, learner, options, overlaps, excess)
+    question = Question(task, model)
+    best = best_on_manifold(question, options.tol or _TOLERANCE)
+    if learner.within == "all" and best.status is not Status.UNBOUNDED:
+        best = best_of_all(question, best, options.tol or _TOLERANCE, options.seed)
+    return _searched(task, model, learner, options, best)
+
+
+def _softmax(task: SingleLocation, model: KeyValueAttention, learner: Population, options: Options) -> Prediction:
+    """eq:softmax-bayes. Softmax attention reaches the Bayes risk; nothing is lower, on the manifold or off it."""
+    excess, notes = bayes.known_teachers(task, 2, options.seed)
+    key = softmax_key(task)
+    if math.isinf(key):
+        return _prediction(
+            task,
+            model,
+            learner,
+            options,
+            excess,
+            status=Status.UNBOUNDED,
+            notes=("the Bayes risk, approached as the norm of the key goes to infinity.",),
+        )
+    return _at(task, model, learner, options, Overlaps(key, 1.0, key_sq=key**2), excess, notes=notes)
+
+
+def _searched(
+    task: SingleLocation, model: KeyValueAttention, learner: Population, options: Options, best: Best
+) -> Prediction:
+    """The risk at the point that a search found, by the model's first route (fresh points where it is sampled)."""
+    resolved = model.replace(activation=model.activation.replace(**best.constants)) if best.constants else model
+    if model.activation.form == "general":
+        risk = population_risk.qmc(task, resolved, best.overlaps, seed=options.seed + 1)
+    else:
+        risk = population_risk.excess_risk(task, resolved, best.overlaps)
+    status, notes = best.status, (best.note,) if best.note else ()
+    excess = Estimate(risk.value, risk.error + (best.value_error if math.isfinite(best.value_error) else 0.0))
+    if options.tol is not None and status is Status.CONVERGED and excess.error > max(options.tol, 0.0):
+        status = Status.NOISE_LIMITED if model.activation.form == "general" else status
+    return _at(
+        task,
+        model,
+        learner,
+        options,
+        best.overlaps,
+        excess,
+        resolved,
+        status=status,
+        notes=notes,
+        residual=best.residual,
+    )
+
+
+def _at(
+    task: SingleLocation,
+    model: KeyValueAttention,
+    learner: Population,
+    options: Options,
+    overlaps: Overlaps,
+    excess: Estimate,
+    resolved: KeyValueAttention | None = None,
+    **more: Any,
+) -> Prediction:
+    resolved = resolved or model
+    five = overlaps.five()
+    norms = np.sqrt([overlaps.key_sq, overlaps.value_sq])
+    k, v = np.where(norms > 0, norms, 1.0)
+    unit = five / np.array([k, v, v, k, k * v])
+    return _prediction(
+        task,
+        model,
+        learner,
+        options,
+        excess,
+        overlaps=overlaps,
+        branch=classify(task, resolved, unit[:, None])[0],
+        resolved=(task, resolved, learner),
+        **more,
+    )
+
+
+def _prediction(
+    task: SingleLocation, model: Any, learner: Population, options: Options, excess: Estimate, **more: Any
+) -> Prediction:
+    more.setdefault("resolved", (task, model, learner))
+    return Prediction(
+        task,
+        model,
+        learner,
+        {"risk": excess + task.noise_var, "excess_risk": excess},
+        exact=True,
+        seed=options.seed,
+        **more,
+    )
+
+
+@float64
+def key_landscape(task: SingleLocation, model: KeyValueAttention, alignment: Any, scale: Any) -> np.ndarray:
+    """The excess risk with the best value, over keys of norm `scale` and cosine `alignment` with k*: an array
+    (scales, alignments)."""
+    alignment, scale = np.atleast_1d(np.asarray(alignment, float)), np.atleast_1d(np.asarray(scale, float))
+    if not np.all(np.abs(alignment) <= 1) or not np.all((scale >= 0) & np.isfinite(scale)):
+        raise InvalidParameter("key_landscape: alignment must be from -1 to 1 and scale >= 0 and finite.")
+    if not isinstance(task, (SpikedSLR, MaxSLR)) or not isinstance(model, KeyValueAttention) or model.free_constants():
+        raise InvalidParameter(
+            f"key_landscape({task!r}, {model!r}): give SpikedSLR or MaxSLR and attention without free constants."
+        )
+    question = Question(task, model)
+    rows = [
+        [question.least(question.value_form({}, float(s * a), float(s * s), FINAL))[0] for a in alignment]
+        for s in scale
+    ]
+    return np.array(rows)
