@@ -60,6 +60,10 @@ class SingleLocation(Spec):
         return max(n for n, _ in self.length_law)
 
     @property
+    def shortest(self) -> int:
+        return min(n for n, _ in self.length_law)
+
+    @property
     def noise_var(self) -> float:
         """What separates risk from excess risk."""
         return self.noise**2  # pyright: ignore[reportAttributeAccessIssue]

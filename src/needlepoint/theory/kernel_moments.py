@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from scipy import special
 
 from needlepoint.numerics.gaussian import lattice
 from needlepoint.tasks.single_location import MaxSLR, SpikedSLR
@@ -18,7 +19,7 @@ from needlepoint.theory.field_moments import MaxMoments, SpikedMoments
 
 REACH = max_place.REACH
 _TABLE = 20_000_000  # largest number of (u, score) pairs; beyond it the kernel is too steep for this route
-_WORK = 20_000_000_000  # largest number of products in a race
+_WIDE = 2.0  # least slope of the log-kernel, a standard deviation of the score, beyond which it sets the step in u
 _BLOCK = 2_000_000  # scores held at once
 
 LogKernel = Callable[[np.ndarray], np.ndarray]
@@ -33,6 +34,7 @@ def spiked(
     found = token_transforms(
         log_kernel,
         [(math.sqrt(task.snr) * key, task.relevant_std * norm), (0.0, norm)],
+        task.shortest - 1,
         task.longest,
         coarseness,
     )
@@ -44,13 +46,13 @@ def spiked(
 
 
 def token_transforms(
-    log_kernel: LogKernel, scores: list[tuple[float, float]], longest: int, coarseness: float
+    log_kernel: LogKernel, scores: list[tuple[float, float]], fewest: int, longest: int, coarseness: float
 ) -> tuple[float, list[np.ndarray]] | None:
     r"""eq:kernel-moments. $\psi_{j,a}(u) = E[\xi^aT^je^{-T}]$, $T = e^uw(\chi)$, $j, a = 0, 1, 2$, for tokens with
     scores $\chi = \mathrm{mean} + \xi$, $\xi\sim N(0, \mathrm{std}^2)$.
 
-    Step in u and an array (j, a, u) for each (mean, std). Trapezoid rules in the score and in u are exact to rounding
-    for smooth kernels; positive terms only, so that small masses keep their digits.
+    Step in u and an array (j, a, u) for each (mean, std); there are at least `fewest` tokens of the last kind.
+    Trapezoid rules in the score and in u are exact to rounding for smooth kernels.
     """
     steepest = max(std for _, std in scores)
     step_x = coarseness * min(0.1, 0.25 / max(steepest, 1e-300))
@@ -59,24 +61,37 @@ def token_transforms(
     x = lattice(-REACH, REACH, step_x)
     weights = step_x * np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
     log_w = [log_kernel(mean + std * x) for mean, std in scores]
-    step, u = _u_grid(log_w, longest, coarseness, len(x))
+    slope = min(float(np.min(np.abs(np.diff(w)))) for w in log_w) / step_x
+    # u stops where e^(-sum T) has died: not all tokens have scores below this many standard deviations
+    deep = x > special.ndtri(10 ** (-18.0 / max(1, fewest)))
+    step, u = _u_grid([w[deep] for w in log_w[-1:]], log_w, slope, longest, coarseness, len(x))
     if u is None:
         return None
     moments = []
     for log_weight, (_, std) in zip(log_w, scores, strict=True):
         powers = np.stack([weights * (std * x) ** a for a in range(3)], axis=1)
-        t = np.exp(np.minimum(u[:, None] + log_weight, 700.0))
+        t = _products(u, log_weight)
         survive = np.exp(-t)
         once = t * survive
         moments.append(np.stack([survive @ powers, once @ powers, (t * once) @ powers]).transpose(0, 2, 1))
     return step, moments
 
 
-def _u_grid(log_w: list[np.ndarray], longest: int, coarseness: float, nodes: int) -> tuple[float, np.ndarray | None]:
-    step = 0.2 * coarseness
+def _u_grid(
+    common: list[np.ndarray], log_w: list[np.ndarray], slope: float, longest: int, coarseness: float, nodes: int
+) -> tuple[float, np.ndarray | None]:
+    # where the logarithm of the kernel varies widely over the scores, its law smooths the transforms in u
+    step = 0.2 * coarseness * max(1.0, slope / _WIDE)
     low = -max(float(w.max()) for w in log_w) - 38.0 - math.log(longest)
-    high = -min(float(w.min()) for w in log_w) + 5.0
+    high = -min(float(w.min()) for w in common) + 5.0
     return step, None if not (high - low) / step * nodes <= _TABLE else lattice(low, high, step)
+
+
+def _products(u: np.ndarray, log_w: np.ndarray) -> np.ndarray:
+    """T = e^u w, (u, scores); one exponential a row and column where that cannot overflow."""
+    if max(np.max(np.abs(u)), np.max(np.abs(log_w))) < 340.0:
+        return np.multiply.outer(np.exp(u), np.exp(log_w))
+    return np.exp(np.minimum(np.add.outer(u, log_w), 700.0))
 
 
 def _spiked_at_length(length: int, step: float, r: np.ndarray, p: np.ndarray) -> SpikedMoments:
@@ -109,7 +124,7 @@ def maximal(
     task: MaxSLR, log_kernel: LogKernel, key: float, key_sq: float, coarseness: float = 1.0, rest: bool = True
 ) -> MaxMoments | None:
     """eq:max-kernel over the law of lengths; without `rest` only what the manifold needs (the others are 0)."""
-    found = token_transforms(log_kernel, [(0.0, math.sqrt(key_sq))], task.longest, coarseness)
+    found = token_transforms(log_kernel, [(0.0, math.sqrt(key_sq))], task.shortest, task.longest, coarseness)
     if found is None:
         return None
     step, (p,) = found
@@ -167,26 +182,29 @@ def _race(
     x = -REACH + step * np.arange(nodes)
     scores, given = _scores_given_star(x, key, s, math.sqrt(key_sq), coarseness)
     log_w = log_kernel(scores)
-    step_u, u = _u_grid([log_w], task.longest, coarseness, nodes)
-    if u is None or len(u) * nodes**2 > _WORK or len(u) * log_w.size > 50 * _TABLE:
+    along = log_kernel(math.sqrt(key_sq) * x)
+    slope = float(np.min(np.abs(np.diff(along)))) / (2 * step)  # given chi* there is half as much to smooth
+    deep = x > special.ndtri(10 ** (-18.0 / task.shortest))
+    step_u, u = _u_grid([along[deep]], [log_w], slope, task.longest, coarseness, nodes)
+    if u is None or len(u) * log_w.size > 50 * _TABLE:
         return None
-    step_y, density, cdf = max_place.race(task.snr, step, nodes, task.longest)
+    step_y, winning, losing = max_place.race(task.snr, step, nodes, task.longest)
     phi = np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
     total = np.zeros(3)
     for block in np.array_split(u, max(1, math.ceil(len(u) * log_w.size / _BLOCK))):
-        t = np.exp(np.minimum(block.reshape(-1, *[1] * log_w.ndim) + log_w, 700.0))
+        t = _products(block, log_w)
         survive = np.exp(-t)
         once = t * survive
-        slower = np.clip((phi * given(survive, 0)) @ cdf, 0.0, 1.0)
+        slower = np.clip(losing(phi * given(survive, 0)), 0.0, 1.0)
         # a term with the winner's own weight, and one with the weight of a slower token
         terms: list[tuple[np.ndarray, np.ndarray | None]] = [(given(once, 0), None)]
         win_g: np.ndarray | float = 0.0
         if rest and s > 0:
-            win_g = (phi * given(survive, 1)) @ density
+            win_g = winning(phi * given(survive, 1))
             terms += [(x * given(once, 1), x * given(once, 0)), (given(once, 2), given(once, 1))]
         for i, (own, other) in enumerate(terms):
-            win = (phi * own) @ density
-            slow = None if other is None else win_g * ((phi * other) @ cdf)
+            win = winning(phi * own)
+            slow = None if other is None else win_g * losing(phi * other)
             for n, probability in task.length_law:
                 joint = win * slower ** (n - 1)
                 if slow is not None and n > 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,11 +13,12 @@ import numpy as np
 from scipy import optimize
 
 from needlepoint.channels import elementwise
+from needlepoint.core.estimates import Estimate
 from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.status import Status
 from needlepoint.models.activations import Activation, Erf, KernelActivation
 from needlepoint.models.attention import KeyValueAttention
-from needlepoint.numerics.minimise import Minimum, minimise, newton
+from needlepoint.numerics.minimise import Minimum, newton
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory import field_moments, population_risk, sampled_moments
 from needlepoint.theory.field_moments import Moments
@@ -28,9 +29,16 @@ SCAN, SEARCH, FINAL = 4.0, 2.0, 1.0
 
 _ALIGNMENTS = (1.0, 0.6, -0.6, -1.0)
 _QMC_POINTS = {SCAN: 9, SEARCH: 13, FINAL: 14}
-_DIFFERENCES = {"exact": (1e-3, 1e-5), "sampled": (1e-2, 1e-3)}
+_QMC_BUDGET = 17  # log2 of points times tokens in a search
+_DIFFERENCES = {"smooth": (1e-3, 1e-5), "rough": (1e-2, 1e-3)}
+_LEAST_TOLERANCE = {"smooth": 0.0, "rough": 3e-4}
+_SLACK = {"smooth": 1e-13, "rough": 1e-5}  # of a comparison of two risks, in units of the label's variance
 _STARTS = 3
 _PROMISING = 0.03  # how far above the lowest a scanned point may lie, in units of the label's variance
+
+
+class TooSteep(Exception):
+    """The tables of a kernel end at this norm of the key."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +72,19 @@ class Question:
 
     @property
     def kind(self) -> str:
-        form = self.model.activation.form
-        return "sampled" if form == "general" else "exact"
+        """A user's function may have kinks, and sampled means have them in any case."""
+        return "smooth" if issubclass(self.activation, (Erf, KernelActivation)) else "rough"
+
+    @functools.cached_property
+    def alignments(self) -> tuple[float, ...]:
+        """Cosines to scan. An increasing kernel weighs the relevant token most when k points along k*."""
+        if issubclass(self.activation, KernelActivation) and not self.model.unit_norm:
+            log_kernel = self.activation.log_kernel(np.linspace(-40.0, 40.0, 801), np)
+            if np.all(np.diff(log_kernel) >= 0):
+                return (1.0,)
+        if self.model.unit_norm:
+            return tuple(np.cos(np.linspace(0.0, np.pi, 25)).tolist())
+        return _ALIGNMENTS
 
     @functools.cached_property
     def constants(self) -> dict[str, float]:
@@ -82,21 +101,24 @@ class Question:
             tables = population_risk.kernel_of(self.task, self.activation, key, key_sq, coarseness, rest)
             if tables is not None:
                 return tables
-        points = _QMC_POINTS[coarseness]
+            if coarseness == SCAN:
+                raise TooSteep
+        points = min(_QMC_POINTS[coarseness], max(9, _QMC_BUDGET - int(math.log2(self.task.longest))))
         c = {**self.constants, **free}
         return sampled_moments.scrambles(self.task, self.activation, c, key, key_sq, points, 1)[0]
 
     def _elementwise(self, coarseness: float) -> tuple[Any, ...]:
         """The first arguments of population_risk.elementwise_of."""
-        refine = {SCAN: 1, SEARCH: 2, FINAL: 4}[coarseness]
-        nodes = 0 if issubclass(self.activation, Erf) else 64 * refine
+        closed = issubclass(self.activation, Erf)
+        refine = {SCAN: 1, SEARCH: 2 if closed else 4, FINAL: 4 if closed else 16}[coarseness]
+        nodes = 0 if closed else 64 * refine
         winner = winner_rule(self.task, refine) if isinstance(self.task, MaxSLR) else None
         return self.activation, type(self.task), nodes, winner, self.constants
 
     def scan(self, points: Sequence[Point]) -> np.ndarray:
-        """The least excess risk over v at many points of the manifold, with the coarsest tables."""
+        """The least excess risk over v at many points of the manifold, with coarse tables."""
         if self.model.activation.form != "elementwise":
-            return np.array([self.least(self.value_form(p.constants, p.key, p.scale**2, SCAN))[0] for p in points])
+            return np.array([_value(self, p, SCAN if p.scale > 2 or self.kind == "rough" else SEARCH) for p in points])
         free = {name: np.array([p.constants[name] for p in points]) for name in self.free}
         key, key_sq = np.array([p.key for p in points]), np.array([p.scale**2 for p in points])
         found = population_risk.elementwise_of_many(*self._elementwise(SCAN), free, key, key_sq)
@@ -123,10 +145,11 @@ class Question:
 
 @dataclass(frozen=True)
 class Best:
-    """The lowest point found. `value_error` is how much lower the minimum may be."""
+    """The lowest point found and its risk. `value_error` is how much lower the minimum may be."""
 
     overlaps: Overlaps
     constants: dict[str, float]
+    excess: Estimate
     residual: float
     value_error: float
     status: Status
@@ -134,49 +157,111 @@ class Best:
 
 
 def scales(question: Question) -> np.ndarray:
-    """Key norms that are scanned. Tables of steep kernels grow with the norm, so theirs end earlier."""
+    """Key norms to scan."""
     if question.model.unit_norm:
         return np.ones(1)
     if question.model.activation.form == "elementwise":
         return np.geomspace(1e-5, 1e4, 28)
-    return np.geomspace(1e-2, 40.0, 15)
+    return np.geomspace(3e-3, 300.0, 21)
+
+
+Scanned = list[tuple[float, Point]]
 
 
 def best_on_manifold(question: Question, tol: float) -> Best:
     """Scan norms, alignments and constants, refine the best few, then look sideways."""
     grid = scales(question)
-    points = [
-        Point(i, float(scale), alignment, constants)
-        for i, scale in enumerate(grid)
-        for alignment in _ALIGNMENTS
-        for constants in _constant_grid(question, float(scale))
-    ]
-    values = question.scan(points)
-    order = [i for i in np.argsort(values) if math.isfinite(values[i])]
-    scanned = [(float(values[i]), points[i]) for i in order]
-    if not scanned:
-        return Best(Overlaps(0.0, 0.0, key_sq=0.0, value_sq=0.0), {}, math.nan, math.nan, Status.DIVERGED)
+    lowest = _scan(question, grid)
+    if not lowest:
+        nothing = Overlaps(0.0, 0.0, key_sq=0.0, value_sq=0.0)
+        return Best(nothing, {}, Estimate(math.nan, math.inf), math.nan, math.nan, Status.DIVERGED)
     if not question.model.unit_norm:
-        # at k = 0 every weight is the same
-        lowest, value = question.least(question.value_form(_zeros(question), 0.0, 0.0, FINAL))
-        if lowest <= scanned[0][0] * (1 + 1e-12):
-            overlaps = Overlaps(0.0, value, key_sq=0.0, value_sq=value**2)
-            return Best(overlaps, _zeros(question), 0.0, 0.0, Status.CONVERGED)
-        edge = _unattained(question, scanned, len(grid))
-        if edge is not None:
-            return edge
-    starts = _distinct(scanned, question.task.label_var)
-    found = [_refine(question, start, tol, tilt=abs(start.alignment) < 1) for start in starts]
+        ended = _at_zero(question, lowest, float(grid[0])) or _unattained(question, lowest)
+        if ended is not None:
+            return ended
+    unit = question.task.label_var
+    found = [_refine(question, p, tol, tilt=abs(p.alignment) < 1) for p in _promising(lowest, unit)]
     minimum, best = min(found, key=lambda pair: pair[0].value)
     if abs(best.alignment) == 1:
         # by symmetry an aligned key is stationary; is it a minimum?
         tilted = [replace(best, alignment=best.alignment * math.cos(angle)) for angle in (0.05, 0.4)]
-        lowest, start = min((_value(question, p, SEARCH), i) for i, p in enumerate(tilted))
-        if lowest < minimum.value - 1e-9 * question.task.label_var:
+        sideways, start = min((_value(question, p, SEARCH), i) for i, p in enumerate(tilted))
+        if sideways < minimum.value - max(1e-9, _SLACK[question.kind]) * unit:
             minimum, best = _refine(question, tilted[start], tol, tilt=True)
-    value = question.least(question.value_form(best.constants, best.key, best.scale**2, FINAL))[1]
-    overlaps = Overlaps(best.key, value, key_sq=best.scale**2, value_sq=value**2)
-    return Best(overlaps, best.constants, minimum.residual, minimum.value_error, minimum.status)
+    return _ended(question, _upright(question, best), minimum.residual, minimum.value_error, minimum.status)
+
+
+def _ended(
+    question: Question, point: Point, residual: float, value_error: float, status: Status, note: str = ""
+) -> Best:
+    """The risk at a point from (A, B), whose digits hold where v is large; its error is the change with the tables."""
+    key_sq = point.scale**2
+    form = question.value_form(point.constants, point.key, key_sq, FINAL)
+    lowest, value = question.least(form)
+    error = abs(lowest - _value(question, point, SEARCH))
+    error += 32 * float(np.finfo(float).eps) * (question.task.label_var + abs(form[0] * value))
+    overlaps = Overlaps(point.key, value, key_sq=key_sq, value_sq=value**2)
+    excess = Estimate(lowest, error + value_error)
+    return Best(overlaps, point.constants, excess, residual, value_error, status, note)
+
+
+def _upright(question: Question, point: Point) -> Point:
+    """(k, v, shift, offset) -> -(k, v, shift, offset) changes nothing for erf; report the key along k*."""
+    odd = issubclass(question.activation, Erf) and point.key < 0
+    fixed = [n for n in ("shift", "offset") if n not in question.free and question.constants.get(n, 0.0) != 0.0]
+    if not odd or fixed:
+        return point
+    flipped = {n: -x if n in ("shift", "offset") else x for n, x in point.constants.items()}
+    return replace(point, alignment=-point.alignment, constants=flipped)
+
+
+def _scan(question: Question, grid: np.ndarray) -> Scanned:
+    """The lowest point at each norm, with keys towards k* and away from it apart, in the order of the grid."""
+    lowest: Scanned = []
+    points = [
+        [
+            Point(i, float(scale), alignment, constants)
+            for alignment in question.alignments
+            for constants in _constant_grid(question, float(scale))
+        ]
+        for i, scale in enumerate(grid)
+    ]
+    if question.model.activation.form == "elementwise":
+        flat = iter(question.scan([p for row in points for p in row]))
+        values: Iterator[Any] = iter([list(itertools.islice(flat, len(row))) for row in points])
+    else:
+        values = map(question.scan, points)
+    for row in points:
+        try:
+            found = next(values)
+        except TooSteep:
+            break
+        for sign in (1, -1):
+            side = [(float(v), p) for v, p in zip(found, row, strict=True) if p.alignment * sign > 0 and np.isfinite(v)]
+            if side:
+                lowest.append(min(side, key=lambda pair: pair[0]))
+        best = min(lowest, key=lambda pair: pair[0])[1] if lowest else None
+        steep = issubclass(question.activation, KernelActivation) and row[0].scale > 4
+        if steep and best is not None and row[0].index >= best.index + 3:
+            break  # tables of steep kernels grow with the norm, and the risk has been rising for a while
+    return lowest
+
+
+def _at_zero(question: Question, lowest: Scanned, smallest: float) -> Best | None:
+    """The point k = 0, where every weight is the same, if a parabola through the smallest keys has its vertex there."""
+    constants = _zeros(question)
+    here = _value(question, Point(0, 0.0, 1.0, constants), SEARCH)
+    if min(v for v, _ in lowest) < here - _SLACK[question.kind] * question.task.label_var:
+        return None
+    plus, minus = (_value(question, Point(0, smallest, sign, constants), SEARCH) for sign in (1.0, -1.0))
+    curvature = plus + minus - 2 * here
+    vertex = 0.5 * smallest * (minus - plus) / curvature if curvature > 0 else 0.0
+    if abs(vertex) > 1e-6 * smallest and question.kind == "smooth":
+        start = Point(0, abs(vertex), math.copysign(1.0, vertex), constants)
+        lowest[:] = [(_value(question, start, SEARCH), start)]
+        return None
+    change = abs(0.25 * (minus - plus) * vertex / smallest)
+    return _ended(question, Point(0, 0.0, 1.0, constants), 0.0, change, Status.CONVERGED)
 
 
 def _value(question: Question, point: Point, coarseness: float) -> float:
@@ -201,34 +286,27 @@ def _constant_grid(question: Question, scale: float) -> Iterator[dict[str, float
         yield dict(zip(question.free, values, strict=True))
 
 
-def _distinct(scanned: Sequence[tuple[float, Point]], unit: float) -> list[Point]:
-    """The lowest points that are not neighbours of each other and may still turn out lowest."""
-    kept: list[Point] = []
-    for value, point in scanned:
-        near = any(abs(point.index - p.index) < 3 and point.alignment * p.alignment > 0 for p in kept)
-        if not near and value < scanned[0][0] + _PROMISING * unit:
-            kept.append(point)
-        if len(kept) == _STARTS:
-            break
-    return kept
+def _promising(lowest: Scanned, unit: float) -> list[Point]:
+    """Local minima of the scan along the norm that may still turn out lowest."""
+    chosen: Scanned = []
+    for sign in (1, -1):
+        side = [pair for pair in lowest if pair[1].alignment * sign > 0]
+        values = [math.inf, *(v for v, _ in side), math.inf]
+        chosen += [side[i - 1] for i in range(1, len(values) - 1) if values[i] <= min(values[i - 1], values[i + 1])]
+    chosen.sort(key=lambda pair: pair[0])
+    return [p for v, p in chosen if v <= chosen[0][0] + _PROMISING * unit][:_STARTS]
 
 
-def _unattained(question: Question, scanned: Sequence[tuple[float, Point]], count: int) -> Best | None:
+def _unattained(question: Question, lowest: Scanned) -> Best | None:
     """The infimum at an end of the scan: the risk still falls, or is flat, towards a norm of 0 or infinity."""
-    value, point = scanned[0]
-    if point.index not in (0, count - 1):
+    value, point = min(lowest, key=lambda pair: pair[0])
+    last = max(p.index for _, p in lowest)
+    if point.index not in (0, last) or last == 0:
         return None
-    inner = min(v for v, p in scanned if p.index == abs(point.index - 1))
+    inner = min(v for v, p in lowest if p.index == abs(point.index - 1))
     where = "0, with the value growing" if point.index == 0 else "infinity"
-    found = question.least(question.value_form(point.constants, point.key, point.scale**2, FINAL))[1]
-    return Best(
-        Overlaps(point.key, found, key_sq=point.scale**2, value_sq=found**2),
-        point.constants,
-        math.nan,
-        abs(value - inner),
-        Status.UNBOUNDED,
-        f"the risk keeps falling as the norm of the key goes to {where}; the value is at |k| = {point.scale:.3g}.",
-    )
+    note = f"the risk keeps falling as the norm of the key goes to {where}; the value is at |k| = {point.scale:.3g}."
+    return _ended(question, _upright(question, point), math.nan, abs(value - inner), Status.UNBOUNDED, note)
 
 
 def _refine(question: Question, start: Point, tol: float, tilt: bool) -> tuple[Minimum, Point]:
@@ -249,19 +327,9 @@ def _refine(question: Question, start: Point, tol: float, tilt: bool) -> tuple[M
     x0 = np.zeros(scaled + tilt + len(names))
     if not len(x0):
         return Minimum(x0, value(x0), 0.0, 0.0, Status.CONVERGED, ()), start
-    tolerance = tol if question.kind == "exact" else max(tol, 1e-5)
+    tolerance = max(tol, _LEAST_TOLERANCE[question.kind])
     found = newton(value, x0, tol=tolerance, steps=_DIFFERENCES[question.kind])
     return found, at(found.x)
-
-
-def differenced(value: Callable[[np.ndarray], float], step: float) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
-    """Value and central differences."""
-
-    def both(x: np.ndarray) -> tuple[float, np.ndarray]:
-        slopes = [(value(x + step * e) - value(x - step * e)) / (2 * step) for e in np.eye(len(x))]
-        return value(x), np.array(slopes)
-
-    return both
 
 
 # --- over all overlaps ---------------------------------------------------------------------------
@@ -315,7 +383,9 @@ def best_value(form: Form, unit_norm: bool) -> tuple[float, np.ndarray]:
 
 
 def best_of_all(question: Question, manifold: Best, tol: float, seed: int) -> Best:
-    """Minimisation over k in the frame (k*, v*, e3) from the manifold's best, near it, along v*, and at random."""
+    """Minimisation over k in the frame (k*, v*, e3) from near the manifold's best, along v*, and at random; the
+    manifold's best itself where nothing lower is found.
+    """
     names, unit_norm = question.free, question.model.unit_norm
     norm = math.sqrt(manifold.overlaps.key_sq) if manifold.overlaps.key_sq > 0 else 1.0
     rng = np.random.default_rng([seed, 2])
@@ -333,14 +403,18 @@ def best_of_all(question: Question, manifold: Best, tol: float, seed: int) -> Be
         return best_value(quadratic(question, constants, k, coarseness), unit_norm)[0]
 
     starts = [np.concatenate([d, np.zeros(len(names))]) for d in directions]
-    ranked = sorted((value(x, SCAN), i) for i, x in enumerate(starts[2:], start=2))
-    chosen = np.array([starts[i] for i in (0, 1, *(i for _, i in ranked[:4]))])
-    step = _DIFFERENCES[question.kind][1]
-    found = minimise(differenced(value, step), chosen, tol=tol if question.kind == "exact" else max(tol, 1e-5))
+    ranked = sorted((value(x), i) for i, x in enumerate(starts[2:], start=2))
+    chosen = [starts[i] for i in (1, *(i for _, i in ranked[:_STARTS]))]
+    # tables off k* and on it differ by their errors, which must not pass for a slope
+    kind = "rough" if issubclass(question.activation, KernelActivation) else question.kind
+    tol = max(tol, _LEAST_TOLERANCE[kind])
+    found = min((newton(value, x, tol=tol, steps=_DIFFERENCES[kind]) for x in chosen), key=lambda m: m.value)
+    if not found.value < value(starts[0]) - max(1e-9, _SLACK[kind]) * question.task.label_var:
+        return manifold
     k, constants = unpack(found.x)
-    v = best_value(quadratic(question, constants, k, FINAL), unit_norm)[1]
-    overlaps = _from_vectors(k, v)
-    return Best(overlaps, constants, found.residual, found.value_error, found.status)
+    lowest, v = best_value(quadratic(question, constants, k, FINAL), unit_norm)
+    excess = Estimate(lowest, abs(lowest - value(found.x)) + found.value_error + 1e-14 * (1 + float(v @ v)))
+    return Best(_from_vectors(k, v), constants, excess, found.residual, found.value_error, found.status)
 
 
 def _from_vectors(k: np.ndarray, v: np.ndarray) -> Overlaps:

@@ -56,7 +56,7 @@ def linear_optimum(task: SingleLocation) -> tuple[Estimate, Overlaps]:
     else:
         assert isinstance(task, MaxSLR)
         x, w = max_place.winner_rule(task)
-        key, weight = float(w @ x), 1 / (n + 1)
+        key, weight = float(w @ x) if task.snr > 0 else 0.0, 1 / (n + 1)
         value = (n - key**2) / (n + 1)
         excess = Estimate(value, 64 * EPS * (1 + value))
     return excess, Overlaps(key, weight, key_sq=key**2, value_sq=weight**2)

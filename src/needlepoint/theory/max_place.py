@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 
 import numpy as np
-from scipy import special
+from scipy import fft, special
 
 from needlepoint.numerics.gaussian import lattice, trapezoid_rule
 from needlepoint.tasks.single_location import MaxSLR
@@ -18,6 +19,7 @@ REACH = 9.5
 """Standard deviations of a key field that are integrated over."""
 
 _GUMBEL_NODES = 96
+_DENSE = 400  # nodes up to which a product with a matrix is the faster convolution
 _SOFT = 1.0
 """Below this snr the Gumbel noise is the wider of the two, and its density is the smooth factor."""
 
@@ -35,9 +37,9 @@ def utility_law(snr: float, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return _phi(y), special.ndtr(y)
     if snr < _SOFT:
         x, w = trapezoid_rule(_GUMBEL_NODES)
-        survive = np.exp(-np.minimum(snr * (y[:, None] - x), 700.0))
+        survive = np.exp(np.minimum(snr * (x - y[:, None]), 700.0))
         cdf = np.exp(-survive)
-        return snr * (survive * cdf) @ w, cdf @ w
+        return snr * ((survive * cdf) @ w), cdf @ w
     g, w = gumbel_rule()
     at = y[:, None] - g / snr
     return _phi(at) @ w, special.ndtr(at) @ w
@@ -97,19 +99,23 @@ def _winner_rule(law: tuple[tuple[int, float], ...], snr: float, refine: int) ->
     return fine, step / refine * (np.sinc((fine[:, None] - x) / step) @ density)
 
 
+Smoothing = Callable[[np.ndarray], np.ndarray]
+
+
 @functools.lru_cache(maxsize=32)
-def race(snr: float, step: float, nodes: int, longest: int) -> tuple[float, np.ndarray, np.ndarray]:
+def race(snr: float, step: float, nodes: int, longest: int) -> tuple[float, Smoothing, Smoothing]:
     r"""eq:race. For tokens whose $\chi^*$ is on the lattice $x_j = -9.5 + j\,$step: step of the utility lattice $y_i$
-    and the matrices (x, y) that take $b(x)$ to $\int dx\,b(x)\,p_\nu(y - x)$ and $\int dx\,b(x)\,P_\nu(y - x)$, the
-    density and distribution of $G/\nu$. Where $G/\nu$ is narrower than the lattice, b is a sinc series, integrated
-    exactly: an indefinite integral for an infinite snr.
+    and the maps (..., x) -> (..., y) that take $b(x)$ to $\int dx\,b(x)\,p_\nu(y - x)$ and $\int dx\,b(x)\,
+    P_\nu(y - x)$, density and distribution of $G/\nu$. Where $G/\nu$ is narrower than the lattice, b is a sinc series,
+    integrated exactly: an indefinite integral for an infinite snr.
     """
-    x = -REACH + step * np.arange(nodes)
     if snr * step <= 0.2:
+        x = -REACH + step * np.arange(nodes)
         step_y, y = utility_grid(snr, longest, step)
-        survive = np.exp(-np.minimum(snr * (y - x[:, None]), 700.0))
+        survive = np.exp(np.minimum(snr * (x[:, None] - y), 700.0))
         cdf = np.exp(-survive)
-        return step_y, step * snr * survive * cdf, step * cdf
+        density, cdf = step * snr * (survive * cdf), step * cdf
+        return step_y, lambda b: b @ density, lambda b: b @ cdf
     soft = 0.0 if math.isinf(snr) else 1 / snr
     low = math.ceil(4.0 * soft / step)
     high = math.ceil((45.0 + math.log(longest)) * soft / step)
@@ -118,9 +124,24 @@ def race(snr: float, step: float, nodes: int, longest: int) -> tuple[float, np.n
     at = shift[:, None] - g / (snr * step)
     density = np.sinc(at) @ w
     cdf = step * ((0.5 + special.sici(np.pi * at)[0] / np.pi) @ w)
-    # entry (j, i) belongs to the shift of y_i against x_j
-    index = np.arange(-low, nodes + high)[None, :] - np.arange(nodes)[:, None] + nodes - 1 + low
-    return step, density[index], cdf[index]
+    return step, _convolution(density, nodes), _convolution(cdf, nodes)
+
+
+def _convolution(kernel: np.ndarray, nodes: int) -> Smoothing:
+    """out_i = sum_j b_j K(y_i - x_j), the kernel given from its most negative shift on."""
+    outputs = len(kernel) - nodes + 1
+    if nodes <= _DENSE:
+        index = np.arange(outputs)[None, :] - np.arange(nodes)[:, None] + nodes - 1
+        matrix = kernel[index]
+        return lambda b: b @ matrix
+    size = fft.next_fast_len(nodes + len(kernel) - 1, real=True)
+    spectrum = np.asarray(fft.rfft(kernel, size))
+
+    def convolve(b: np.ndarray) -> np.ndarray:
+        product = np.asarray(fft.rfft(b, size)) * spectrum
+        return np.asarray(fft.irfft(product, size))[..., nodes - 1 : nodes - 1 + outputs]
+
+    return convolve
 
 
 def _phi(x: np.ndarray) -> np.ndarray:

@@ -89,28 +89,16 @@ def _softmax(task: SingleLocation, model: KeyValueAttention, learner: Population
 def _searched(
     task: SingleLocation, model: KeyValueAttention, learner: Population, options: Options, best: Best
 ) -> Prediction:
-    """The risk at the point that a search found, by the model's first route (fresh points where it is sampled)."""
+    """What a search found; where its means were sampled, the risk is taken again with fresh points."""
     resolved = model.replace(activation=model.activation.replace(**best.constants)) if best.constants else model
-    if model.activation.form == "general":
-        risk = population_risk.qmc(task, resolved, best.overlaps, seed=options.seed + 1)
-    else:
-        risk = population_risk.excess_risk(task, resolved, best.overlaps)
-    status, notes = best.status, (best.note,) if best.note else ()
-    excess = Estimate(risk.value, risk.error + (best.value_error if math.isfinite(best.value_error) else 0.0))
-    if options.tol is not None and status is Status.CONVERGED and excess.error > max(options.tol, 0.0):
-        status = Status.NOISE_LIMITED if model.activation.form == "general" else status
-    return _at(
-        task,
-        model,
-        learner,
-        options,
-        best.overlaps,
-        excess,
-        resolved,
-        status=status,
-        notes=notes,
-        residual=best.residual,
-    )
+    status, excess = best.status, best.excess
+    if model.activation.form == "general" and excess.finite:
+        fresh = population_risk.qmc(task, resolved, best.overlaps, seed=options.seed + 1)
+        excess = Estimate(fresh.value, fresh.error + best.value_error)
+        if options.tol is not None and status is Status.CONVERGED and excess.error > options.tol:
+            status = Status.NOISE_LIMITED
+    more = {"status": status, "notes": (best.note,) if best.note else (), "residual": best.residual}
+    return _at(task, model, learner, options, best.overlaps, excess, resolved, **more)
 
 
 def _at(
