@@ -277,9 +277,9 @@ BAD = {
         "OnlineSGD with random lengths",
     ),
     "too large a regression": (["simulate", "--d", "5000", *asked(model="LinearRegression()")], "take a smaller d"),
-    "softmax has no population rule": (
-        [*PREDICT, *asked(model="KeyValueAttention(Softmax())")],
-        "NoTheory: no rule for the population optimum",
+    "a free scale with free norms": (
+        [*PREDICT, *asked(model="KeyValueAttention(Erf(scale=None))")],
+        "scale=None needs unit_norm=True",
     ),
     "no model": ([*PREDICT, *asked(model="None")], "predict(SpikedSLR, None, BayesOptimal)"),
     "linear regression by descent": (
@@ -326,7 +326,7 @@ SPECS = {
     "unknown type": ("x.json", b'{"task": {"type": "SpikdSLR"}}', "did you mean 'SpikedSLR'?"),
     "unknown field": ("x.json", b'{"task": {"type": "SpikedSLR", "token": 3}}', "did you mean 'tokens'?"),
     "NaN": ("x.json", b'{"task": {"type": "SpikedSLR", "tokens": 3, "snr": NaN}}', "snr must be >= 0"),
-    "a learner as task": ("x.json", b'{"task": {"type": "Population"}}', "is not a task; one of SpikedSLR"),
+    "a learner as task": ("x.json", b'{"task": {"type": "Population"}}', "is not a task; one of MaxSLR, SpikedSLR"),
     "empty": ("x.toml", b"", "--task is missing"),
 }
 

@@ -258,5 +258,5 @@ def test_bad_requests_are_one_sentence():
         ndl.population_risk(task, ndl.KeyValueAttention(ndl.Erf(None)), o)
     with pytest.raises(ndl.InvalidParameter, match="must be 1 for a model with unit_norm"):
         ndl.population_risk(task, ndl.KeyValueAttention(ndl.Erf(), unit_norm=True), ndl.Overlaps(0.5, 0.5, key_sq=2))
-    with pytest.raises(ndl.NoTheory, match="nearest is"):
+    with pytest.raises(ndl.NoTheory, match="nearest are"):
         ndl.population_risk(task, ndl.LinearRegression(), o)

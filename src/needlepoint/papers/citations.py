@@ -39,11 +39,12 @@ def cite(what: Any = None) -> str:
 
 
 def _papers_of(what: Any) -> list[str]:
-    """Erf attention and its dynamics are 2410.01537; other attentions on the same task 2509.21936."""
-    activation = getattr(getattr(what, "model", what), "activation", None)
-    if activation is not None and type(activation).__name__ != "Erf":
-        return ["2509.21936"]
-    return ["2410.01537"]
+    """Erf attention on the sphere and its dynamics are 2410.01537; other attentions, free norms and the max task
+    2509.21936."""
+    task, model = getattr(what, "task", what), getattr(what, "model", what)
+    activation = getattr(model, "activation", None)
+    other = activation is not None and (type(activation).__name__ != "Erf" or not getattr(model, "unit_norm", True))
+    return ["2509.21936"] if other or type(task).__name__ == "MaxSLR" else ["2410.01537"]
 
 
 def _entry(arxiv: str) -> str:

@@ -13,12 +13,17 @@ from needlepoint.plotting.style import COLOURS, panels, styled
 
 @dataclass(frozen=True)
 class Curve:
-    """A line (x, y) of the theory and the measured points (x, mean, standard error) that belong to it."""
+    """A line (x, y) of the theory and the measured points (x, mean, standard error) that belong to it.
+
+    `colour` counts the house colours; None takes the next one. `line` is a matplotlib line style.
+    """
 
     label: str
     x: Sequence[float]
     y: Sequence[float]
     points: Sequence[tuple[float, float, float]] = ()
+    colour: int | None = None
+    line: str = "-"
 
 
 @dataclass(frozen=True)
@@ -26,21 +31,27 @@ class CurvePanel:
     title: str
     xlabel: str
     curves: Sequence[Curve]
+    xscale: str = "log"
+    yscale: str = "log"
 
 
 @styled
 def curve_panels(shown: Sequence[CurvePanel], ylabel: str, limits: tuple[float, float]) -> Figure:
-    """Panels side by side on logarithmic axes with one legend above."""
-    figure, axes = panels(1, len(shown), 4.1 * len(shown), 3.8, sharey=True)
+    """Panels side by side with one legend above; curves of one label share it."""
+    figure, axes = panels(1, len(shown), max(5.4, 4.1 * len(shown)), 3.8, sharey=True)
+    named = {}
     for axis, panel in zip(axes[0], shown, strict=True):
         for i, curve in enumerate(panel.curves):
-            colour = COLOURS[i % len(COLOURS)]
-            axis.plot(curve.x, curve.y, color=colour, label=curve.label)
+            colour = COLOURS[(i if curve.colour is None else curve.colour) % len(COLOURS)]
+            (line,) = axis.plot(curve.x, curve.y, curve.line, color=colour, label=curve.label)
+            named.setdefault(curve.label, line)
             if curve.points:
                 x, mean, error = np.array(curve.points).T
-                axis.errorbar(x, mean, yerr=error, fmt="o", color=colour, markersize=4.5, markerfacecolor="white")
-        axis.set(xscale="log", yscale="log", title=panel.title, xlabel=panel.xlabel)
+                axis.errorbar(
+                    x, mean, yerr=error, fmt="o", color=colour, markersize=4.5, markerfacecolor="white", zorder=5
+                )
+        axis.set(xscale=panel.xscale, yscale=panel.yscale, title=panel.title, xlabel=panel.xlabel)
         axis.set_ylim(*limits)
     axes[0][0].set_ylabel(ylabel)
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=min(4, len(named)))
     return figure

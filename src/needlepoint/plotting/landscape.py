@@ -63,3 +63,39 @@ def flow_panels(shown: Sequence[FlowPanel]) -> Figure:
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
     figure.colorbar(arrows, ax=list(axes[0]), shrink=0.8, label="speed of the flow")
     return figure
+
+
+@dataclass(frozen=True)
+class HeatPanel:
+    """One panel: a value over (alignment, scale), an array (scales, alignments), and its best point."""
+
+    title: str
+    alignment: np.ndarray
+    scale: np.ndarray
+    value: np.ndarray
+    best: tuple[float, float] | None = None
+
+
+@styled
+def heat_panels(shown: Sequence[HeatPanel], label: str) -> Figure:
+    """Colour and contours of one quantity on one scale; the star is the best point."""
+    figure, axes = panels(1, len(shown), 3.3 * len(shown) + 0.8, 3.6, sharey=True)
+    low, high = _range(shown)
+    levels = np.linspace(low, high, 13)
+    image: Any = None
+    for axis, panel in zip(axes[0], shown, strict=True):
+        image = axis.pcolormesh(
+            panel.alignment, panel.scale, panel.value, shading="gouraud", cmap="viridis", vmin=low, vmax=high
+        )
+        axis.contour(panel.alignment, panel.scale, panel.value, levels=levels, colors="white", linewidths=0.5)
+        if panel.best is not None:
+            axis.plot(*panel.best, "*", color=COLOURS[1], markersize=13, markeredgecolor="white", clip_on=False)
+        axis.grid(False)
+        axis.set(title=panel.title, xlabel=r"alignment $\kappa/|k|$")
+    axes[0][0].set_ylabel(r"key norm $|k|$")
+    figure.colorbar(image, ax=list(axes[0]), shrink=0.9, label=label)
+    return figure
+
+
+def _range(shown: Sequence[HeatPanel]) -> tuple[float, float]:
+    return min(float(p.value.min()) for p in shown), max(float(p.value.max()) for p in shown)

@@ -389,7 +389,15 @@ def best_of_all(question: Question, manifold: Best, tol: float, seed: int) -> Be
     names, unit_norm = question.free, question.model.unit_norm
     norm = math.sqrt(manifold.overlaps.key_sq) if manifold.overlaps.key_sq > 0 else 1.0
     rng = np.random.default_rng([seed, 2])
-    directions = [[1.0, 0.0, 0.0], [0.95, 0.2, 0.2], [0.0, 1.0, 0.0], [0.1, 1.0, 0.1], *rng.standard_normal((6, 3))]
+    along = manifold.overlaps.key / norm
+    side = math.sqrt(max(0.0, 1.0 - along**2))
+    directions = [
+        [along, 0.0, side],
+        [along, 0.2, side + 0.2],
+        [0.0, 1.0, 0.0],
+        [0.1, 1.0, 0.1],
+        *rng.standard_normal((6, 3)),
+    ]
     unit = {name: max(0.3, abs(manifold.constants.get(name, 0.0))) for name in names}
 
     def unpack(x: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:

@@ -107,8 +107,8 @@ def test_linear_regression_on_real_vectors():
 def test_requests_without_an_answer():
     with pytest.raises(ndl.InvalidParameter, match="needs a fixed length"):
         ndl.predict(ndl.SpikedSLR({1: 0.5, 2: 0.5}, 1.0), ndl.LinearRegression(), ndl.Population())
-    with pytest.raises(ndl.NoTheory, match="unit_norm=True"):
-        ndl.predict(TASK, ndl.KeyValueAttention(ndl.Softmax()), ndl.Population())
+    with pytest.raises(ndl.InvalidParameter, match="unit_norm=True"):
+        ndl.predict(TASK, ndl.KeyValueAttention(ndl.Erf(scale=None)), ndl.Population())
     with pytest.raises(ndl.InvalidParameter, match="tol must be > 0"):
         ndl.predict(TASK, erf(0.1), ndl.Population(), tol=-1.0)
 
