@@ -202,14 +202,13 @@ def _race(
         if rest and s > 0:
             win_g = winning(phi * given(survive, 1))
             terms += [(x * given(once, 1), x * given(once, 0)), (given(once, 2), given(once, 1))]
+        # the other tokens lost, all of them or all but one, averaged over the lengths
+        lost = sum(p * n * slower ** (n - 1) for n, p in task.length_law)
+        lost_but_one = sum(p * n * (n - 1) * slower ** (n - 2) for n, p in task.length_law if n > 1) if s > 0 else 0.0
         for i, (own, other) in enumerate(terms):
-            win = winning(phi * own)
-            slow = None if other is None else win_g * losing(phi * other)
-            for n, probability in task.length_law:
-                joint = win * slower ** (n - 1)
-                if slow is not None and n > 1:
-                    joint += (n - 1) * slow * slower ** (n - 2)
-                total[i] += probability * n * np.sum(joint)
+            total[i] += np.sum(winning(phi * own) * lost)
+            if other is not None:
+                total[i] += np.sum(win_g * losing(phi * other) * lost_but_one)
     return total * step_u * step_y
 
 
