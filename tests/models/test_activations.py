@@ -165,3 +165,54 @@ def test_the_scale_must_be_positive():
     for scale in (0.0, -1.0):
         with pytest.raises(ndl.InvalidParameter, match="scale must be"):
             ndl.Erf(scale)
+
+
+@pytest.mark.exact
+def test_forms_are_declared_once_each():
+    assert {type(a).__name__: a.form for a in ALL} == {
+        "Softmax": "kernel",
+        "Softplus": "kernel",
+        "Linear": "elementwise",
+        "Erf": "elementwise",
+    }
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("activation", [ndl.Softmax(), ndl.Softplus()], ids=repr)
+def test_a_kernel_is_the_same_in_numpy_and_in_jax(activation):
+    scores = np.array([-1e3, -30.0, -5.0, 0.0, 0.5, 40.0, 1e3])
+
+    @float64
+    def in_jax():
+        return np.asarray(type(activation).log_kernel(jnp.asarray(scores), jnp))
+
+    # one logarithm and one exponential
+    np.testing.assert_allclose(in_jax(), type(activation).log_kernel(scores, np), rtol=8 * EPS, atol=8 * EPS)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("activation", [ndl.Softmax(), ndl.Softplus()], ids=repr)
+def test_a_kernel_weighs_a_lone_token_fully_and_equal_scores_equally(activation):
+    for score in (-900.0, 0.0, 900.0):
+        np.testing.assert_array_equal(weights(activation, [score]), [1.0])
+        np.testing.assert_allclose(weights(activation, [score] * 5), 0.2, rtol=4 * EPS)
+
+
+@pytest.mark.exact
+def test_a_free_constant_has_no_weights():
+    for free in ({"scale": None}, {"shift": None}, {"offset": None}):
+        name = next(iter(free))
+        assert ndl.Erf(**free).free_constants() == [name]
+        with pytest.raises(ndl.InvalidParameter, match=rf"Erf\({name}=None\): {name} is None; weights need its value"):
+            ndl.Erf(**free)(SCORES)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("double", [False, True], ids=["32-bit caller", "64-bit caller"])
+@pytest.mark.parametrize("activation", ALL, ids=repr)
+def test_a_call_computes_in_the_precision_of_the_caller(activation, double):
+    with jax.enable_x64(double):
+        found = activation(jnp.asarray(SCORES))
+        assert found.dtype == (jnp.float64 if double else jnp.float32)
+    # sums over tokens of numbers up to ten
+    np.testing.assert_allclose(found, weights(activation, SCORES), rtol=0, atol=64 * np.finfo(found.dtype).eps)

@@ -76,3 +76,34 @@ def test_an_activation_is_needed():
         ndl.KeyValueAttention(ndl.LinearRegression())
     with pytest.raises(ndl.InvalidParameter, match="activation must be"):
         ndl.KeyValueAttention(0.3)
+
+
+@pytest.mark.exact
+def test_a_function_of_the_scores_acts_as_its_formula():
+    def squares(scores):
+        return scores**2 / 7.0
+
+    model = ndl.KeyValueAttention(squares, unit_norm=True)
+    expected = np.einsum("nl,nl->n", (X @ K) ** 2 / 7, X @ V)
+    # some 30 products and sums of numbers of size ten
+    np.testing.assert_allclose(predictions(model, X, K, V), expected, rtol=0, atol=300 * EPS)
+    assert model.free_constants() == []
+    assert model.constants() == {}
+    assert model.unit_norm
+
+
+@pytest.mark.exact
+def test_replacing_the_activation_keeps_the_rest():
+    model = ndl.KeyValueAttention(ndl.Erf(None), unit_norm=True)
+    assert model.replace(activation=ndl.Softmax()) == ndl.KeyValueAttention(ndl.Softmax(), unit_norm=True)
+    assert model.replace(activation=jnp.tanh).activation.form == "general"
+    with pytest.raises(ndl.InvalidParameter, match="unit_norm must be True or False"):
+        model.replace(unit_norm="yes")
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("free", [{"scale": None}, {"shift": None}, {"offset": None}])
+def test_a_model_with_a_free_constant_does_not_compute(free):
+    name = next(iter(free))
+    with pytest.raises(ndl.InvalidParameter, match=f"{name} is None; weights need its value"):
+        predictions(ndl.KeyValueAttention(ndl.Erf(**free), unit_norm=True), X, K, V)

@@ -43,7 +43,8 @@ def test_a_result_cites_the_paper_of_its_model():
     task = ndl.SpikedSLR(2, 1.0)
     result = ndl.predict(task, ndl.LinearRegression(), ndl.Population())
     assert "2410.01537" in ndl.cite(result)
-    erf, softmax = (ndl.KeyValueAttention(a) for a in (ndl.Erf(), ndl.Softmax()))
+    erf, softmax = ndl.KeyValueAttention(ndl.Erf(), unit_norm=True), ndl.KeyValueAttention(ndl.Softmax())
     assert "2410.01537" in ndl.cite(erf)
     assert "2509.21936" not in ndl.cite(erf)
-    assert "2509.21936" in ndl.cite(softmax)
+    for other in (softmax, ndl.KeyValueAttention(ndl.Erf()), ndl.MaxSLR(2, 1.0)):
+        assert "2509.21936" in ndl.cite(other)

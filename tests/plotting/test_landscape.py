@@ -4,7 +4,7 @@ import io
 
 import numpy as np
 
-from needlepoint.plotting.landscape import FlowPanel, flow_panels
+from needlepoint.plotting.landscape import FlowPanel, HeatPanel, flow_panels, heat_panels
 
 LINE = np.linspace(-1, 1, 11)
 
@@ -45,4 +45,18 @@ def test_panels_share_one_colour_scale_and_render():
     figure = flow_panels([fast, slow])
     norms = {id(axis.collections[0].norm) for axis in figure.axes[:2]}
     assert len(norms) == 1
+    figure.savefig(io.BytesIO(), format="png", dpi=30)
+
+
+def test_heat_panels_share_one_scale_and_mark_the_best():
+    grid = np.linspace(-1, 1, 5), np.linspace(0, 2, 4)
+    shown = [
+        HeatPanel("a", *grid, np.arange(20.0).reshape(4, 5), (1.0, 0.5)),
+        HeatPanel("b", *grid, np.arange(20.0).reshape(4, 5) - 3),
+    ]
+    figure = heat_panels(shown, "risk")
+    left, right = figure.axes[:2]
+    assert left.collections[0].get_clim() == right.collections[0].get_clim() == (-3.0, 19.0)
+    assert [tuple(map(float, line.get_xydata()[0])) for line in left.lines] == [(1.0, 0.5)]
+    assert not right.lines
     figure.savefig(io.BytesIO(), format="png", dpi=30)

@@ -20,7 +20,13 @@ _ERF = "2410.01537"
 SYMBOLS: tuple[Symbol, ...] = (
     Symbol("tokens", "L", "sequence length", "whole, >= 1", {_ERF: "L"}),
     Symbol("d", "d", "dimension of a token", "whole, >= 2", {_ERF: "d"}),
-    Symbol("snr", r"\mu", "squared shift of the relevant token along k*", ">= 0", {_ERF: "d/2"}),
+    Symbol(
+        "snr",
+        r"\mu",
+        "squared shift of the relevant token along k* (spiked), inverse temperature of its place (max)",
+        ">= 0",
+        {_ERF: "d/2"},
+    ),
     Symbol("relevant_std", r"\gamma", "standard deviation of the relevant token", "> 0", {_ERF: r"\gamma"}),
     Symbol("noise", r"\epsilon", "standard deviation of the label noise", ">= 0", {_ERF: r"\epsilon"}),
     Symbol("scale", r"\lambda", "factor on the score inside erf", "> 0", {_ERF: r"\lambda"}),

@@ -86,9 +86,9 @@ def activation(name: str, form: Form = "general") -> Callable[[Function], UserAc
         fingerprint = _fingerprint(function)
         forget(name)
         body = {
-            "__annotations__": {"source": "str"},
+            "__annotations__": {"source": str},
             "__doc__": function.__doc__,
-            "__module__": getattr(function, "__module__", __name__),
+            "__module__": getattr(function, "__module__", None) or __name__,
             "source": dataclasses.field(default=fingerprint, metadata={"kind": Fingerprint(fingerprint)}),
             "function": staticmethod(function),
             "form": form,

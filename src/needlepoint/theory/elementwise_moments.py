@@ -27,8 +27,8 @@ def spiked(sigma: Sigma, law: Mapping[str, Any], key: Any, key_sq: Any, nodes: i
 
 
 def spiked_erf(c: Mapping[str, Any], key: Any, key_sq: Any) -> SpikedMoments:
-    r"""eq:elementwise-means for erf in closed form: $E\xi\sigma = vS_1'$, $E\xi^2\sigma = vS_1 + v^2S_1''$ with the
-    variance $v$ of the score, by Stein's lemma from eq:weight-moments.
+    r"""eq:elementwise-means for erf in closed form: $E\xi\sigma = \tau^2S_1'$, $E\xi^2\sigma = \tau^2S_1 +
+    \tau^4S_1''$ with the variance $\tau^2$ of the score, by Stein's lemma from eq:weight-moments.
     """
     norm = jnp.sqrt(key_sq)
     m, gamma = jnp.sqrt(c["task.snr"]), c["task.relevant_std"]

@@ -55,7 +55,7 @@ def token_transforms(
     Trapezoid rules in the score and in u are exact to rounding for smooth kernels.
     """
     steepest = max(std for _, std in scores)
-    step_x = coarseness * min(0.1, 0.25 / max(steepest, 1e-300))
+    step_x = coarseness * _ladder(min(0.1, 0.25 / max(steepest, 1e-300)))
     if 2 * REACH / step_x > _TABLE:
         return None
     x = lattice(-REACH, REACH, step_x)
@@ -64,7 +64,8 @@ def token_transforms(
     slope = min(float(np.min(np.abs(np.diff(w)))) for w in log_w) / step_x
     # u stops where e^(-sum T) has died: not all tokens have scores below this many standard deviations
     deep = x > special.ndtri(10 ** (-18.0 / max(1, fewest)))
-    step, u = _u_grid([w[deep] for w in log_w[-1:]], log_w, slope, longest, coarseness, len(x))
+    common = [log_w[-1][deep]] if fewest > 0 else log_w
+    step, u = _u_grid(common, log_w, slope, longest, coarseness, len(x))
     if u is None:
         return None
     moments = []

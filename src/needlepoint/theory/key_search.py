@@ -301,7 +301,15 @@ def _unattained(question: Question, lowest: Scanned) -> Best | None:
     """The infimum at an end of the scan: the risk still falls, or is flat, towards a norm of 0 or infinity."""
     value, point = min(lowest, key=lambda pair: pair[0])
     last = max(p.index for _, p in lowest)
-    if point.index not in (0, last) or last == 0:
+    slack = 1e-11 * question.task.label_var
+    flat = {p.index: (v, p) for v, p in reversed(lowest) if v <= value + slack}
+    if last == 0 or len(flat) == last + 1:
+        return None  # the norm does not matter at all
+    for end in (0, last):
+        if end in flat:
+            value, point = flat[end]
+            break
+    else:
         return None
     inner = min(v for v, p in lowest if p.index == abs(point.index - 1))
     where = "0, with the value growing" if point.index == 0 else "infinity"
@@ -340,7 +348,7 @@ Form = tuple[float, np.ndarray, np.ndarray]
 
 def quadratic(question: Question, constants: Mapping[str, float], k: np.ndarray, coarseness: float) -> Form:
     r"""eq:value-matrix. $G$, $b$ and $M$ of $R = G - 2b\cdot v + v^TMv$ for $v = (\theta, \nu, v_3, v_4)$ in the frame
-    where $k = (\kappa, \eta, k_3, 0)$: the risk is a quadratic of v, read off at 11 points.
+    where $k = (\kappa, \eta, k_3, 0)$: the risk is a quadratic of v, read off at 12 points.
     """
     kappa, eta, k3 = k
     key_sq = float(kappa**2 + eta**2 + k3**2)

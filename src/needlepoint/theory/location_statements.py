@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from needlepoint.core.errors import InvalidParameter, NoTheory
+from needlepoint.core.errors import InvalidParameter, NotConverged, NoTheory
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.overlaps import Overlaps
+from needlepoint.core.status import Status
 from needlepoint.learners import Population
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.gaussian import lattice
@@ -28,8 +29,8 @@ def _check(task: object) -> SingleLocation:
 
 
 def softmax_key(task: SingleLocation) -> float:
-    r"""eq:softmax-bayes. $c_\nu$ with softmax attention at $k = c_\nu k^*$, $v = v^*$ the posterior mean: $\sqrt\nu$
-    (spiked), $\nu$ (max, infinite for an infinite snr). The same for all lengths.
+    r"""eq:softmax-bayes. $c_\mu$ with softmax attention at $k = c_\mu k^*$, $v = v^*$ the posterior mean: $\sqrt\mu$
+    (spiked), $\mu$ (max, infinite for an infinite snr). The same for all lengths.
     """
     task = _check(task)
     if task.label_var != 1.0:
@@ -42,8 +43,8 @@ def softmax_key(task: SingleLocation) -> float:
 
 def linear_optimum(task: SingleLocation) -> tuple[Estimate, Overlaps]:
     r"""eq:linear-optimum. The least excess risk of linear attention and where: with $n = E[L-1]$, spiked
-    $R = \frac{Gn(G^2+n)}{G(G^2+n) + n(G\nu+G^2+n)}$ at $|k| = \frac{n\sqrt\nu}{G^2+n}$, max
-    $R = 1 - \frac{1+\mu_1^2}{n+1}$ at $|k| = \mu_1 = E\chi^*_J$.
+    $R = \frac{Gn(G^2+n)}{G(G^2+n) + n(G\mu+G^2+n)}$ at $|k| = \frac{n\sqrt\mu}{G^2+n}$, max
+    $R = 1 - \frac{1+\bar\chi^*^2}{n+1}$ at $|k| = \bar\chi^* = E\chi^*_J$.
     """
     task = _check(task)
     n = task.length_moments()["task.others"]
@@ -97,7 +98,7 @@ def _spiked_bound(task: SpikedSLR, n: float, coarseness: float) -> float:
 
 def bayes_asymptote(task: SingleLocation) -> float:
     r"""eq:softmax-decay, eq:max-decay. The Bayes (and softmax) excess risk to leading order at large snr: spiked
-    $(L-1)\sqrt{\pi/4\nu}\,e^{-\nu/4}$, max $\frac{L(L-1)}{\nu}\int\varphi^2\Phi^{L-2}$, averaged over the lengths.
+    $(L-1)\sqrt{\pi/4\mu}\,e^{-\mu/4}$, max $\frac{L(L-1)}{\mu}\int\varphi^2\Phi^{L-2}$, averaged over the lengths.
     """
     task = _check(task)
     softmax_key(task)
@@ -116,8 +117,8 @@ def bayes_asymptote(task: SingleLocation) -> float:
 
 
 def linear_asymptote(task: SingleLocation) -> float:
-    r"""eq:linear-decay. eq:linear-optimum to leading order at large snr: spiked $(G^2+n)/\nu$, which is $L/\nu$ at
-    $G = 1$ and a fixed length; max the limit $1 - (1+\mu_1^2)/E[L]$, which does not vanish.
+    r"""eq:linear-decay. eq:linear-optimum to leading order at large snr: spiked $(G^2+n)/\mu$, which is $L/\mu$ at
+    $G = 1$ and a fixed length; max the limit $1 - (1+\bar\chi^*^2)/E[L]$, which does not vanish.
     """
     task = _check(task)
     n = task.length_moments()["task.others"]
@@ -147,7 +148,14 @@ def length_cost(task: SingleLocation, model: KeyValueAttention) -> LengthCost:
     from needlepoint.theory.predicting import predict
 
     task = _check(task)
-    shared = predict(task, model, Population()).excess_risk
-    parts = [(p, predict(task.replace(tokens=n), model, Population()).excess_risk) for n, p in task.length_law]
+
+    def best(asked: SingleLocation) -> Estimate:
+        found = predict(asked, model, Population(), throw=False)
+        if found.status not in (Status.CONVERGED, Status.UNBOUNDED):
+            raise NotConverged(f"{found.status.name}: {found.status.sentence}", found)
+        return found.excess_risk  # an infimum counts, attained or not
+
+    shared = best(task)
+    parts = [(p, best(task.replace(tokens=n))) for n, p in task.length_law]
     separate = Estimate(sum(p * e.value for p, e in parts), sum(p * e.error for p, e in parts))
     return LengthCost(shared, separate)

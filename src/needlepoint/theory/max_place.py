@@ -1,6 +1,6 @@
-r"""The place law of MaxSLR as a race: $J$ is the argmax of the utilities $\chi^*_l + G_l/\nu$, $G_l$ Gumbel.
+r"""The place law of MaxSLR as a race: $J$ is the argmax of the utilities $\chi^*_l + \Gamma_l/\mu$, $\Gamma_l$ Gumbel.
 
-Softmax at inverse temperature $\nu$ is this argmax in law, so an infinite snr is the same formulas without $G$.
+Softmax at inverse temperature $\mu$ is this argmax in law, so an infinite snr is the same formulas without $\Gamma$.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def gumbel_rule() -> tuple[np.ndarray, np.ndarray]:
 
 
 def utility_law(snr: float, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    r"""eq:utility. Density $p$ and distribution $\Psi$ of $\chi^* + G/\nu$ at y (one-dimensional)."""
+    r"""eq:utility. Density $p$ and distribution $\Psi$ of $\chi^* + \Gamma/\mu$ at y (one-dimensional)."""
     if math.isinf(snr):
         return _phi(y), special.ndtr(y)
     if snr < _SOFT:
@@ -53,7 +53,7 @@ def utility_grid(snr: float, longest: int, finest: float = 0.1) -> tuple[float, 
 
 
 def bayes_excess_risk(snr: float, length: int) -> float:
-    r"""eq:max-bayes. $R = E\sum_{l\ne m}p_lp_m = \frac{L(L-1)}{\nu}\int dy\,p(y)^2\Psi(y)^{L-2}$.
+    r"""eq:max-bayes. $R = E\sum_{l\ne m}p_lp_m = \frac{L(L-1)}{\mu}\int dy\,p(y)^2\Psi(y)^{L-2}$.
 
     Positive terms only; for large snr it goes to eq:max-decay.
     """
@@ -69,7 +69,7 @@ def bayes_excess_risk(snr: float, length: int) -> float:
 @functools.lru_cache(maxsize=128)
 def winner_density(law: tuple[tuple[int, float], ...], snr: float, step: float) -> tuple[np.ndarray, np.ndarray]:
     r"""eq:winner. Nodes x and $\varphi(x)\bar W(x)$, the density of $\chi^*_J$, with $W(x) = L\,E[p_1|\chi^*_1 = x] =
-    L\,E[\Psi(x + G/\nu)^{L-1}]$ averaged over the lengths.
+    L\,E[\Psi(x + \Gamma/\mu)^{L-1}]$ averaged over the lengths.
     """
     x = lattice(-REACH, REACH + step / 2, step)
     if math.isinf(snr):
@@ -105,8 +105,8 @@ Smoothing = Callable[[np.ndarray], np.ndarray]
 @functools.lru_cache(maxsize=32)
 def race(snr: float, step: float, nodes: int, longest: int) -> tuple[float, Smoothing, Smoothing]:
     r"""eq:race. For tokens whose $\chi^*$ is on the lattice $x_j = -9.5 + j\,$step: step of the utility lattice $y_i$
-    and the maps (..., x) -> (..., y) that take $b(x)$ to $\int dx\,b(x)\,p_\nu(y - x)$ and $\int dx\,b(x)\,
-    P_\nu(y - x)$, density and distribution of $G/\nu$. Where $G/\nu$ is narrower than the lattice, b is a sinc series,
+    and the maps (..., x) -> (..., y) that take $b(x)$ to $\int dx\,b(x)\,p_\mu(y - x)$ and $\int dx\,b(x)\,
+    P_\mu(y - x)$, density and distribution of $\Gamma/\mu$. Where $\Gamma/\mu$ is narrower than the lattice, b is a sinc series,
     integrated exactly: an indefinite integral for an infinite snr.
     """
     if snr * step <= 0.2:
