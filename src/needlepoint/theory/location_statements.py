@@ -142,8 +142,8 @@ class LengthCost:
 
 
 def length_cost(task: SingleLocation, model: KeyValueAttention) -> LengthCost:
-    r"""eq:length-cost. $R^*(L\sim P) - \sum_LP(L)R^*(L) \ge 0$: zero for softmax, whose best (k, v) is the same for
-    all lengths.
+    r"""eq:length-cost. $R^*(L\sim P) - \sum_LP(L)R^*(L) \ge 0$: zero for softmax where it is the posterior mean
+    (eq:softmax-bayes), with one (k, v) for all lengths.
     """
     from needlepoint.theory.predicting import predict
 

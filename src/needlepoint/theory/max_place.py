@@ -106,8 +106,8 @@ Smoothing = Callable[[np.ndarray], np.ndarray]
 def race(snr: float, step: float, nodes: int, longest: int) -> tuple[float, Smoothing, Smoothing]:
     r"""eq:race. For tokens whose $\chi^*$ is on the lattice $x_j = -9.5 + j\,$step: step of the utility lattice $y_i$
     and the maps (..., x) -> (..., y) that take $b(x)$ to $\int dx\,b(x)\,p_\mu(y - x)$ and $\int dx\,b(x)\,
-    P_\mu(y - x)$, density and distribution of $\Gamma/\mu$. Where $\Gamma/\mu$ is narrower than the lattice, b is a sinc series,
-    integrated exactly: an indefinite integral for an infinite snr.
+    P_\mu(y - x)$, density and distribution of $\Gamma/\mu$. Where $\Gamma/\mu$ is narrower than the lattice, b is a
+    sinc series, integrated exactly: an indefinite integral for an infinite snr.
     """
     if snr * step <= 0.2:
         x = -REACH + step * np.arange(nodes)
