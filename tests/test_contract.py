@@ -8,6 +8,7 @@ import pytest
 import needlepoint as ndl
 from needlepoint.core import dispatch, specs
 from needlepoint.simulation.simulating import _load_rules as load_simulation
+from needlepoint.theory.population_risk import routes
 from needlepoint.theory.predicting import _load_rules as load_theory
 
 load_theory()
@@ -18,6 +19,7 @@ START = ndl.Overlaps(0.3, 0.4, 0.1, -0.1, 0.2)
 # the smallest sensible instance of every spec; a new spec must be added here to be covered
 EXAMPLES = {
     "SpikedSLR": ndl.SpikedSLR(3, snr=4.0, relevant_std=0.8, noise=0.2),
+    "MaxSLR": ndl.MaxSLR(3, snr=2.0, noise=0.2),
     "KeyValueAttention": ERF,
     "LinearRegression": ndl.LinearRegression(),
     "NoneType": None,
@@ -27,6 +29,7 @@ EXAMPLES = {
     "OnlineSGD": ndl.OnlineSGD(0.01, 5, 2, START, d=8, runs=4),
 }
 NAMES = {family: specs.names(family) for family in ("task", "model", "learner")}
+NOISE_VAR = 0.04  # of every task above
 
 
 def test_every_spec_has_an_example():
@@ -47,7 +50,7 @@ def test_predict_answers_or_names_the_nearest(task, model, learner):
         assert result.status is ndl.Status.CONVERGED
         assert {"risk", "excess_risk"} <= set(result.metrics)
         assert all(e.finite for e in result.metrics.values())
-        assert math.isclose(result.risk.value - result.excess_risk.value, 0.04, rel_tol=1e-9)
+        assert math.isclose(result.risk.value - result.excess_risk.value, NOISE_VAR, rel_tol=1e-9)
     else:
         with pytest.raises(ndl.NoTheory, match="the nearest are predict"):
             ndl.predict(*question)
@@ -62,6 +65,7 @@ def test_simulate_answers_or_names_the_nearest(task, model, learner):
         result = ndl.simulate(*question, d=8, repeats=3, samples=200, **given)
         assert result.d == 8
         assert all(e.finite for e in result.metrics.values())
+        assert math.isclose(result.risk.value - result.excess_risk.value, NOISE_VAR, rel_tol=1e-9)
     else:
         with pytest.raises(ndl.NoTheory, match="the nearest are simulate"):
             ndl.simulate(*question, d=8, repeats=3)
@@ -71,3 +75,54 @@ def test_simulate_answers_or_names_the_nearest(task, model, learner):
 def test_theory_and_simulation_answer_the_same_questions():
     keys = dispatch.rules()
     assert {k[1:] for k in keys if k[0] == "predict"} == {k[1:] for k in keys if k[0] == "simulate"}
+
+
+# --- the population optimum: every activation on every task -------------------------------------
+
+ACTIVATIONS = {
+    "Softmax": ndl.Softmax(),
+    "Softplus": ndl.Softplus(),
+    "Linear": ndl.Linear(),
+    "Erf": ndl.Erf(1.0, shift=None, offset=1.0),
+}
+RANDOM = {2: 0.5, 3: 0.5}
+
+
+def test_every_activation_has_an_example():
+    assert set(specs.names("activation")) == set(ACTIVATIONS)
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("tokens", [3, RANDOM], ids=["fixed", "random"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("task", NAMES["task"])
+def test_every_activation_has_a_population_optimum_that_can_be_measured(task, activation, tokens):
+    task = EXAMPLES[task].replace(tokens=tokens)
+    model = ndl.KeyValueAttention(ACTIVATIONS[activation])
+    prediction = ndl.predict(task, model, ndl.Population())
+    least = ndl.predict(task, None, ndl.BayesOptimal()).excess_risk
+    excess = prediction.excess_risk
+    assert least.value - 3 * (least.error + excess.error) <= excess.value < task.label_var
+    assert prediction.resolved is not None
+    _, resolved, _ = prediction.resolved
+    assert resolved.free_constants() == []
+    assert prediction.overlaps is not None
+    # the risk at the reported optimum is the reported risk
+    again = ndl.population_risk(task, resolved, prediction.overlaps)
+    assert abs(again.value - prediction.risk.value) <= 3 * (again.error + prediction.risk.error) + 1e-12
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("task", NAMES["task"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_every_route_gives_the_same_risk(task, activation):
+    constants = {"shift": -0.3} if activation == "Erf" else {}
+    model = ndl.KeyValueAttention(ACTIVATIONS[activation].replace(**constants))
+    methods = list(routes(EXAMPLES[task], model))
+    assert methods[-1] == "qmc"
+    assert len(methods) >= 2
+    found = [ndl.population_risk(EXAMPLES[task], model, START, method=m) for m in methods]
+    assert ndl.population_risk(EXAMPLES[task], model, START) == found[0]
+    for other in found[1:]:
+        # the error of qmc is three standard errors of 16 scramblings, the others' is a numerical one
+        assert abs(other.value - found[0].value) < 2 * (other.error + found[0].error)

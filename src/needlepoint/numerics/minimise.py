@@ -90,7 +90,32 @@ def newton(
     No move is longer than `radius`, which halves when a move does not descend.
     """
     x, lowest = np.asarray(start, dtype=float), value(np.asarray(start, dtype=float))
-    rough, fine = steps
+    gradient, hessian = np.full(len(x), np.inf), np.eye(len(x))
+    # a gradient by differences has the rounding of the values
+    enough = max(tol, 64 * np.finfo(float).eps * max(1.0, abs(lowest)) / steps[1])
+    for rough in (steps[0], 10 * steps[0]):  # a long valley needs wider differences for its curvature
+        x, lowest, hessian = _descend(value, x, lowest, rough, radius, most)
+        x, lowest, gradient = _polish(value, x, lowest, hessian, steps[1], 10 * rough)
+        if np.max(np.abs(gradient)) <= enough:
+            break
+    residual = float(np.max(np.abs(gradient)))
+    value_error = float(np.abs(gradient @ _descent(gradient, hessian)))
+    if not np.isfinite(lowest):
+        status = Status.DIVERGED
+    else:
+        # at the bottom of a flat valley the value is known long before the place
+        known = value_error <= 1e-2 * tol and residual <= 1e3 * tol
+        status = Status.CONVERGED if residual <= enough or known else Status.MAX_STEPS
+    return Minimum(x, float(lowest), residual, value_error, status, (float(lowest),))
+
+
+Function = Callable[[np.ndarray], float]
+
+
+def _descend(
+    value: Function, x: np.ndarray, lowest: float, rough: float, radius: float, most: int
+) -> tuple[np.ndarray, float, np.ndarray]:
+    """Newton moves with differences of one step until they are as short as it; and the last Hessian."""
     hessian = np.eye(len(x))
     for _ in range(most):
         gradient, hessian = _differences(value, x, lowest, rough)
@@ -104,33 +129,30 @@ def newton(
             x, lowest = trial, new
         else:
             radius = min(radius, length) / 2
+    return x, lowest, hessian
+
+
+def _polish(
+    value: Function, x: np.ndarray, lowest: float, hessian: np.ndarray, fine: float, longest: float
+) -> tuple[np.ndarray, float, np.ndarray]:
+    """Moves with this Hessian and finer gradients, as long as the gradient shrinks."""
     gradient = _slopes(value, x, fine)
     for _ in range(6):
         trial = x + _descent(gradient, hessian)
-        if not np.linalg.norm(trial - x) < 10 * rough:
+        if not np.linalg.norm(trial - x) < longest:
             break
         new, new_gradient = value(trial), _slopes(value, trial, fine)
         if not np.max(np.abs(new_gradient)) < np.max(np.abs(gradient)):
             break
         x, lowest, gradient = trial, new, new_gradient
-    residual = float(np.max(np.abs(gradient)))
-    value_error = float(np.abs(gradient @ _descent(gradient, hessian)))
-    if not np.isfinite(lowest):
-        status = Status.DIVERGED
-    else:
-        # a gradient by differences has the rounding of the values
-        exact = 64 * np.finfo(float).eps * max(1.0, abs(lowest)) / fine
-        status = Status.CONVERGED if residual <= max(tol, exact) else Status.MAX_STEPS
-    return Minimum(x, float(lowest), residual, value_error, status, (float(lowest),))
+    return x, lowest, gradient
 
 
-def _slopes(value: Callable[[np.ndarray], float], x: np.ndarray, step: float) -> np.ndarray:
+def _slopes(value: Function, x: np.ndarray, step: float) -> np.ndarray:
     return np.array([(value(x + step * e) - value(x - step * e)) / (2 * step) for e in np.eye(len(x))])
 
 
-def _differences(
-    value: Callable[[np.ndarray], float], x: np.ndarray, here: float, step: float
-) -> tuple[np.ndarray, np.ndarray]:
+def _differences(value: Function, x: np.ndarray, here: float, step: float) -> tuple[np.ndarray, np.ndarray]:
     """Gradient and Hessian by central differences."""
     e = step * np.eye(len(x))
     plus, minus = np.array([value(x + d) for d in e]), np.array([value(x - d) for d in e])

@@ -109,17 +109,24 @@ def race(snr: float, step: float, nodes: int, longest: int) -> tuple[float, Smoo
     P_\mu(y - x)$, density and distribution of $\Gamma/\mu$. Where $\Gamma/\mu$ is narrower than the lattice, b is a
     sinc series, integrated exactly: an indefinite integral for an infinite snr.
     """
-    if snr * step <= 0.2:
+    soft = 0.0 if math.isinf(snr) else 1 / snr
+    low = math.ceil(4.0 * soft / step)
+    high = math.ceil((45.0 + math.log(longest)) * soft / step)
+    resolved = snr * step <= 0.2
+    if resolved and (nodes <= _DENSE or high > 50 * nodes):
         x = -REACH + step * np.arange(nodes)
         step_y, y = utility_grid(snr, longest, step)
         survive = np.exp(np.minimum(snr * (x[:, None] - y), 700.0))
         cdf = np.exp(-survive)
         density, cdf = step * snr * (survive * cdf), step * cdf
         return step_y, lambda b: b @ density, lambda b: b @ cdf
-    soft = 0.0 if math.isinf(snr) else 1 / snr
-    low = math.ceil(4.0 * soft / step)
-    high = math.ceil((45.0 + math.log(longest)) * soft / step)
     shift = np.arange(-nodes + 1 - low, nodes + high)
+    if resolved:
+        survive = np.exp(np.minimum(-snr * step * shift, 700.0))
+        cdf = np.exp(-survive)
+        stride = max(1, math.floor(0.2 / (snr * step)))
+        density = step * snr * (survive * cdf)
+        return stride * step, _convolution(density, nodes, stride), _convolution(step * cdf, nodes, stride)
     g, w = (np.zeros(1), np.ones(1)) if math.isinf(snr) else gumbel_rule()
     at = shift[:, None] - g / (snr * step)
     density = np.sinc(at) @ w
@@ -127,11 +134,11 @@ def race(snr: float, step: float, nodes: int, longest: int) -> tuple[float, Smoo
     return step, _convolution(density, nodes), _convolution(cdf, nodes)
 
 
-def _convolution(kernel: np.ndarray, nodes: int) -> Smoothing:
-    """out_i = sum_j b_j K(y_i - x_j), the kernel given from its most negative shift on."""
+def _convolution(kernel: np.ndarray, nodes: int, stride: int = 1) -> Smoothing:
+    """out_i = sum_j b_j K(y_i - x_j), the kernel given from its most negative shift on; every stride-th output."""
     outputs = len(kernel) - nodes + 1
     if nodes <= _DENSE:
-        index = np.arange(outputs)[None, :] - np.arange(nodes)[:, None] + nodes - 1
+        index = np.arange(0, outputs, stride)[None, :] - np.arange(nodes)[:, None] + nodes - 1
         matrix = kernel[index]
         return lambda b: b @ matrix
     size = fft.next_fast_len(nodes + len(kernel) - 1, real=True)
@@ -139,7 +146,7 @@ def _convolution(kernel: np.ndarray, nodes: int) -> Smoothing:
 
     def convolve(b: np.ndarray) -> np.ndarray:
         product = np.asarray(fft.rfft(b, size)) * spectrum
-        return np.asarray(fft.irfft(product, size))[..., nodes - 1 : nodes - 1 + outputs]
+        return np.asarray(fft.irfft(product, size))[..., nodes - 1 : nodes - 1 + outputs : stride]
 
     return convolve
 

@@ -1,0 +1,329 @@
+"""Bad input, in Python and on the command line: one sentence that has the value and what would be admissible."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import needlepoint as ndl
+from needlepoint.cli import run
+
+K, POPULATION, SOFTMAX = ndl.KeyValueAttention, ndl.Population(), ndl.KeyValueAttention(ndl.Softmax())
+MAX, SPIKED = ndl.MaxSLR(3, 2.0, 0.2), ndl.SpikedSLR(3, 2.0, noise=0.2)
+RANDOM = {2: 0.5, 3: 0.5}
+START = ndl.Overlaps(0.3, 0.4)
+DESCENT = ndl.ProjectedDescent(0.01, 5, START)
+UNIT = K(ndl.Erf(0.4), unit_norm=True)
+
+
+def sentence(error):
+    text = str(error)
+    assert "\n" not in text
+    assert text[-1] in ".?"
+    return text
+
+
+# --- values of a task ----------------------------------------------------------------------------
+
+SUM, WHOLE, LENGTH = "positive probabilities that sum to 1", "whole and >= 1", "a whole number >= 1"
+TOKENS = {
+    "short of one": ({2: 0.5, 3: 0.4}, SUM, "they sum to 0.9"),
+    "above one": ({2: 0.5, 3: 0.6}, SUM, "they sum to 1.1"),
+    "negative": ({2: 1.5, 3: -0.5}, SUM),
+    "zero": ({2: 0.0, 3: 1.0}, SUM),
+    "nan": ({2: math.nan, 3: 1.0}, SUM),
+    "infinite": ({2: math.inf, 3: 1.0}, SUM),
+    "none": ({}, SUM),
+    "length zero": ({0: 0.5, 2: 0.5}, WHOLE),
+    "negative length": ({-1: 0.5, 2: 0.5}, WHOLE),
+    "half a length": ({2.5: 0.5, 3: 0.5}, WHOLE),
+    "words": ({"2": 0.5, "3": 0.5}, WHOLE),
+    "twice": ([(2, 0.5), (2, 0.5)], "distinct lengths"),
+    "no tokens": (0, LENGTH),
+    "fewer": (-3, LENGTH),
+    "fraction": (2.5, LENGTH, "{length: probability, ...}"),
+    "text": ("3", LENGTH),
+    "truth": (True, LENGTH),
+    "nothing": (None, LENGTH),
+    "list": ([2, 3], LENGTH),
+    "infinity": (math.inf, LENGTH),
+}
+NUMBERS = {
+    "negative snr": ({"snr": -1}, "snr=-1.0", "snr must be >= 0"),
+    "nan snr": ({"snr": math.nan}, "snr=nan", "snr must be >= 0"),
+    "minus infinity": ({"snr": -math.inf}, "snr=-inf", "snr must be >= 0"),
+    "word": ({"snr": "abc"}, "snr='abc'", "snr must be >= 0"),
+    "no snr": ({"snr": None}, "snr=None", "snr must be >= 0"),
+    "truth": ({"snr": True}, "snr=True", "snr must be >= 0"),
+    "complex": ({"snr": 1j}, "snr=1j", "snr must be >= 0"),
+    "huge": ({"snr": 1e60}, "snr=1e+60", "at most 1e+50"),
+    "negative noise": ({"noise": -0.1}, "noise=-0.1", "noise must be >= 0 and finite"),
+    "nan noise": ({"noise": math.nan}, "noise=nan", "noise must be >= 0 and finite"),
+    "infinite noise": ({"noise": math.inf}, "noise=inf", "noise must be >= 0 and finite"),
+}
+
+
+@pytest.mark.parametrize("task", [ndl.MaxSLR, ndl.SpikedSLR], ids=["max", "spiked"])
+@pytest.mark.parametrize("case", TOKENS)
+def test_lengths(case, task):
+    tokens, *phrases = TOKENS[case]
+    with pytest.raises(ndl.InvalidParameter) as caught:
+        task(tokens, snr=2.0)
+    text = sentence(caught.value)
+    assert text.startswith(f"{task.__name__}(tokens={tokens!r}): tokens must be ")
+    assert all(phrase in text for phrase in phrases), text
+
+
+@pytest.mark.parametrize("task", [ndl.MaxSLR, ndl.SpikedSLR], ids=["max", "spiked"])
+@pytest.mark.parametrize("case", NUMBERS)
+def test_numbers(case, task):
+    given, *phrases = NUMBERS[case]
+    with pytest.raises(ndl.InvalidParameter) as caught:
+        task(**{"tokens": 3, "snr": 2.0, **given})
+    text = sentence(caught.value)
+    assert text.startswith(f"{task.__name__}(")
+    assert all(phrase in text for phrase in phrases), text
+
+
+def test_only_the_softmax_place_has_an_infinite_snr():
+    assert ndl.MaxSLR(3, math.inf).snr == ndl.MaxSLR(3, "inf").snr == ndl.MaxSLR(3, np.inf).snr == math.inf
+    with pytest.raises(ndl.InvalidParameter, match=r"SpikedSLR\(snr=inf\): snr must be >= 0 and finite") as caught:
+        ndl.SpikedSLR(3, math.inf)
+    sentence(caught.value)
+
+
+# --- questions -----------------------------------------------------------------------------------
+
+
+def predict(task=MAX, model=SOFTMAX, learner=POPULATION, **options):
+    return lambda: ndl.predict(task, model, learner, **options)
+
+
+def simulate(task=MAX, model=SOFTMAX, learner=POPULATION, **options):
+    return lambda: ndl.simulate(task, model, learner, **{"d": 8, "repeats": 2, "samples": 50, **options})
+
+
+def risk(task=MAX, model=SOFTMAX, overlaps=START, method=None):
+    return lambda: ndl.population_risk(task, model, overlaps, method=method)
+
+
+BAD, MISS, NAME = ndl.InvalidParameter, ndl.NoTheory, ndl.UnknownName
+NEAREST = "predict(SpikedSLR, KeyValueAttention, ProjectedDescent)"
+QUESTIONS = {
+    "scale with free norms": (
+        predict(model=K(ndl.Erf(None))),
+        BAD,
+        "scale=None needs unit_norm=True",
+        "give scale=1.0",
+    ),
+    "lengths of a regression": (
+        predict(MAX.replace(tokens=RANDOM), ndl.LinearRegression()),
+        BAD,
+        "{2: 0.5, 3: 0.5}",
+        "give tokens as a whole number",
+    ),
+    "lengths of a regression, measured": (
+        simulate(MAX.replace(tokens=RANDOM), ndl.LinearRegression()),
+        BAD,
+        "LinearRegression needs a fixed length",
+    ),
+    "finite data": (predict(model=None, learner=ndl.BayesOptimal(alpha=2)), MISS, "alpha=2", "MaxSLR", "alpha=None"),
+    "finite data, measured": (
+        simulate(model=None, learner=ndl.BayesOptimal(alpha=2)),
+        MISS,
+        "BayesOptimal(alpha=2) on MaxSLR",
+        "alpha=None",
+    ),
+    "descent": (
+        predict(model=UNIT, learner=DESCENT),
+        MISS,
+        "predict(MaxSLR, KeyValueAttention",
+        f"nearest are {NEAREST}",
+    ),
+    "descent, measured": (
+        simulate(model=UNIT, learner=DESCENT),
+        MISS,
+        "nearest are simulate(SpikedSLR, KeyValueAttention, ProjectedDescent)",
+    ),
+    "SGD": (predict(model=UNIT, learner=ndl.OnlineSGD(0.1, 4, 2, START, d=8, runs=2)), MISS, "nearest are predict("),
+    "no model": (predict(model=None), MISS, "predict(MaxSLR, None, Population)", "predict(MaxSLR, None, BayesOptimal)"),
+    "Bayes with a model": (predict(learner=ndl.BayesOptimal()), MISS, "predict(MaxSLR, None, BayesOptimal)"),
+    "method": (risk(method="kernl"), NAME, "method for Softmax 'kernl'", "did you mean 'kernel'?"),
+    "method of another": (risk(method="closed"), NAME, "'closed'", "known: kernel, qmc."),
+    "method of linear": (risk(model=K(ndl.Linear()), method="closed"), NAME, "'closed'", "elementwise"),
+    "method, spiked": (risk(SPIKED, method="qcm"), NAME, "'qcm'", "did you mean 'qmc'?"),
+    "risk of a regression": (
+        risk(model=ndl.LinearRegression()),
+        MISS,
+        "(MaxSLR, LinearRegression)",
+        "(MaxSLR, KeyValue",
+    ),
+    "risk at a dict": (risk(overlaps={"key": 1}), BAD, "{'key': 1}", "Overlaps(key=..., value=...)"),
+    "risk with a free constant": (
+        risk(model=K(ndl.Erf(shift=None))),
+        BAD,
+        "shift is None",
+        ".resolved has the best one",
+    ),
+    "risk off the sphere": (
+        risk(model=UNIT, overlaps=ndl.Overlaps(1, 1, key_sq=2)),
+        BAD,
+        "key_sq=2.0",
+        "must be 1 for a model with unit_norm=True",
+    ),
+    "no overlaps": (simulate(), BAD, "overlaps= is needed", "predict(...).overlaps are the best ones"),
+    "overlaps of Bayes": (
+        simulate(model=None, learner=ndl.BayesOptimal(), overlaps=START),
+        BAD,
+        "BayesOptimal chooses its weights; leave it out",
+    ),
+    "unresolved": (simulate(model=K(ndl.Erf(offset=None))), BAD, "offset is None", "use predict(...).resolved"),
+    "Gram matrix": (lambda: ndl.Overlaps(2, 1), BAD, "Overlaps(key=2.0", "Gram matrix of (k*, k)", "eigenvalue is -1"),
+    "Gram matrix of four": (
+        lambda: ndl.Overlaps(0.6, 0.6, 0.6, 0.6, 0.4),
+        BAD,
+        "Gram matrix of (k*, v*, k, v) must be positive semi-definite",
+    ),
+    "nan overlap": (lambda: ndl.Overlaps(math.nan, 1), BAD, "Overlaps(key=nan): key must be", "(k . k*)"),
+    "tolerance": (predict(tol=0), BAD, "predict(tol=0)", "> 0 and finite"),
+    "seed": (predict(seed=1.5), BAD, "predict(seed=1.5)", "from 0 to 2**63 - 1"),
+    "text for a task": (predict("MaxSLR(3, 2)"), BAD, "task='MaxSLR(3, 2)'", "not a task"),
+    "a model for a learner": (predict(learner=SOFTMAX), BAD, "not a learner"),
+    "an activation for a model": (predict(model=ndl.Softmax()), BAD, "model=Softmax()", "not a model"),
+    "a function for a model": (predict(model=np.exp), BAD, "not a model"),
+    "within": (lambda: ndl.Population("manifolds"), BAD, "'manifolds'", "did you mean 'manifold'?"),
+    "text for an activation": (
+        lambda: K("Softmax"),
+        BAD,
+        "activation='Softmax'",
+        "one of Erf, Linear, Softmax, Softplus",
+    ),
+    "landscape": (lambda: ndl.key_landscape(MAX, SOFTMAX, 1.5, 1.0), BAD, "alignment must be from -1 to 1"),
+    "landscape of a regression": (
+        lambda: ndl.key_landscape(MAX, ndl.LinearRegression(), 0.5, 1.0),
+        BAD,
+        "MaxSLR and attention without free constants",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", QUESTIONS)
+def test_a_question_without_an_answer_says_what_has_one(case):
+    question, kind, *phrases = QUESTIONS[case]
+    with pytest.raises(ndl.NeedlepointError) as caught:
+        question()
+    assert type(caught.value) is kind
+    text = sentence(caught.value)
+    assert all(phrase in text for phrase in phrases), text
+
+
+# --- the command line ----------------------------------------------------------------------------
+
+
+def asked(task="MaxSLR(3, 2)", model="KeyValueAttention(Softmax())", learner="Population()"):
+    parts = {"--task": task, "--model": model, "--learner": learner}
+    return [word for name, value in parts.items() if value is not None for word in (name, value)]
+
+
+SIMULATE = ("simulate", "--d", "8", "--repeats", "2", "--samples", "50")
+COMMANDS = {
+    "sum": (["predict", *asked("MaxSLR({2: 0.5, 3: 0.4}, 2)")], "{2: 0.5, 3: 0.4}", SUM, "they sum to 0.9"),
+    "negative probability": (["predict", *asked("MaxSLR({2: 1.5, 3: -0.5}, 2)")], "{2: 1.5, 3: -0.5}", SUM),
+    "length zero": (["predict", *asked("MaxSLR({0: 0.5, 2: 0.5}, 2)")], "{0: 0.5, 2: 0.5}", WHOLE),
+    "half a length": (["predict", *asked("MaxSLR({2.5: 0.5, 3: 0.5}, 2)")], "{2.5: 0.5, 3: 0.5}", WHOLE),
+    "pairs twice": (["predict", *asked("MaxSLR([(2, 0.5), (2, 0.5)], 2)")], "(2, 0.5)", "distinct lengths"),
+    "length twice": (["predict", *asked("MaxSLR({2: 0.5, 2: 0.5}, 2)")], "MaxSLR(", "2: 0.5"),
+    "length twice, one of them sure": (["predict", *asked("MaxSLR({2: 0.5, 2: 1.0}, 2)")], "2: 0.5"),
+    "no tokens": (["predict", *asked("MaxSLR(0, 2)")], "MaxSLR(tokens=0)", LENGTH),
+    "negative snr": (["predict", *asked("MaxSLR(3, -1)")], "MaxSLR(snr=-1.0)", ">= 0"),
+    "nan snr": (["predict", *asked("MaxSLR(3, nan)")], "MaxSLR(snr=nan)", ">= 0"),
+    "minus infinity": (["predict", *asked("MaxSLR(3, -inf)")], "MaxSLR(snr=-inf)", ">= 0"),
+    "infinite spike": (["predict", *asked("SpikedSLR(3, inf)")], "SpikedSLR(snr=inf)", ">= 0 and finite"),
+    "quoted word": (["predict", *asked("MaxSLR(3, snr='abc')")], "MaxSLR(snr='abc')", ">= 0"),
+    "word": (["predict", *asked("MaxSLR(3, snr=abc)")], "unknown name 'abc'"),
+    "infinity by a wrong name": (["predict", *asked("MaxSLR(3, snr=infinity)")], "'infinity'", "did you mean 'inf'?"),
+    "negative noise": (["predict", *asked("MaxSLR(3, 2, noise=-1)")], "MaxSLR(noise=-1.0)", ">= 0 and finite"),
+    "unknown task": (["predict", *asked("MaxSlr(3, 2)")], "unknown name 'MaxSlr': did you mean 'MaxSLR'?"),
+    "unknown field": (["predict", *asked("MaxSLR(3, snrr=2)")], "field of MaxSLR 'snrr': did you mean 'snr'?"),
+    "field of another task": (["predict", *asked("MaxSLR(3, 2, relevant_std=2)")], "known: noise, snr, tokens"),
+    "missing snr": (["predict", *asked("MaxSLR(3)")], "MaxSLR: snr is missing", "tokens, snr, noise"),
+    "unknown activation": (["predict", *asked(model="KeyValueAttention(Sofmax())")], "did you mean 'Softmax'?"),
+    "activation without parentheses": (["predict", *asked(model="KeyValueAttention(Softmax)")], "Softmax(...)"),
+    "scale with free norms": (["predict", *asked(model="KeyValueAttention(Erf(None))")], "needs unit_norm=True"),
+    "regression": (
+        ["predict", *asked("MaxSLR({2: 0.5, 3: 0.5}, 2)", "LinearRegression()")],
+        "give tokens as a whole number",
+    ),
+    "finite data": (["predict", *asked(model=None, learner="BayesOptimal(2)")], "NoTheory", "alpha=2", "alpha=None"),
+    "descent": (
+        [
+            "predict",
+            *asked(model="KeyValueAttention(Erf(1), True)", learner="ProjectedDescent(0.1, 4, Overlaps(1, 1))"),
+        ],
+        "NoTheory",
+        f"the nearest are {NEAREST}",
+    ),
+    "no overlaps": ([*SIMULATE, *asked()], "overlaps= is needed"),
+    "Gram matrix": ([*SIMULATE, *asked(), "--overlaps", "Overlaps(2, 1)"], "Gram matrix of (k*, k)"),
+    "overlaps of another kind": ([*SIMULATE, *asked(), "--overlaps", "MaxSLR(3, 2)"], "Overlaps(key=1, value=1)"),
+    "small d": (["simulate", "--d", "3", *asked(), "--overlaps", "Overlaps(0.5, 0.5)"], "d=3", "d must be >= 4"),
+    "changed to nan": (["predict", *asked(), "--set", "task.snr=nan"], "MaxSLR(snr=nan)"),
+    "changed to a word": (["predict", *asked(), "--set", "task.snr=abc"], "MaxSLR(snr='abc')"),
+    "compare without a rule": (["compare", "--d", "8", *asked(model=None)], "predict(MaxSLR, None, BayesOptimal)"),
+}
+
+
+@pytest.mark.parametrize("case", COMMANDS)
+def test_a_bad_command_is_one_line_and_code_2(case, capsys):
+    args, *phrases = COMMANDS[case]
+    code = run([*args, "--json"])
+    out, err = capsys.readouterr()
+    assert (code, out) == (2, "")
+    assert err.startswith("needlepoint: ")
+    assert err.endswith("\n")
+    assert err.count("\n") == 1
+    assert all(phrase in err for phrase in phrases), err
+
+
+# --- finite numbers far outside any use ----------------------------------------------------------
+
+ABSURD = {
+    "tokens": [*asked("MaxSLR(10**15, 2)", None, "BayesOptimal()")],
+    "many tokens": [*asked("MaxSLR(10**10, 0.5)", None, "BayesOptimal()")],
+    "tokens of linear": [*asked("MaxSLR(10**15, inf)", "KeyValueAttention(Linear())")],
+    "snr": [*asked("MaxSLR(3, 1e49)")],
+    "snr of Bayes": [*asked("MaxSLR(3, 1e49)", None, "BayesOptimal()")],
+    "small snr": [*asked("MaxSLR(3, 1e-300)", None, "BayesOptimal()")],
+    "small snr of erf": [*asked("MaxSLR(3, 1e-300)", "KeyValueAttention(Erf(1, None, 1))")],
+    "noise": [*asked("MaxSLR(3, 2, 1e49)")],
+    "scale": [*asked(model="KeyValueAttention(Erf(1e49, 0, 1), unit_norm=True)")],
+}
+
+
+@pytest.mark.parametrize("case", ABSURD)
+def test_absurd_numbers_end_in_a_possible_risk_or_a_sentence(case, capsys):
+    code = run(["predict", *ABSURD[case], "--json"])
+    out, err = capsys.readouterr()
+    if code == 2:
+        assert (out, err.count("\n")) == ("", 1)
+        return
+    assert (err, code in (0, 3)) == ("", True)
+    excess = json.loads(out)["metrics"]["excess_risk"]
+    if excess["value"] is not None and case != "scale":
+        # with free norms (all but the scale) v = 0 has an excess risk of 1, and none is negative
+        assert -excess["error"] <= excess["value"] <= 1 + excess["error"]
+
+
+@pytest.mark.parametrize("case", ["snr", "snr of Bayes"])
+def test_absurd_numbers_are_measured_or_refused(case, capsys):
+    at = ["--overlaps", "Overlaps(1e49, 1, key_sq=1e98)"] if case == "snr" else []
+    code = run([*SIMULATE, *ABSURD[case], *at, "--json"])
+    out, err = capsys.readouterr()
+    if code == 2:
+        assert (out, err.count("\n")) == ("", 1)
+        return
+    found = json.loads(out)
+    # a number that is not finite needs a status that says so
+    assert (found["metrics"]["risk"]["value"] is not None) == (found["status"] == "CONVERGED")
+    assert code == (0 if found["status"] == "CONVERGED" else 3)
