@@ -144,7 +144,7 @@ QUESTIONS = {
     "descent, measured": (
         simulate(model=UNIT, learner=DESCENT),
         MISS,
-        "nearest are simulate(SpikedSLR, KeyValueAttention, ProjectedDescent)",
+        "simulate(SpikedSLR, KeyValueAttention, ProjectedDescent)",
     ),
     "SGD": (predict(model=UNIT, learner=ndl.OnlineSGD(0.1, 4, 2, START, d=8, runs=2)), MISS, "nearest are predict("),
     "no model": (predict(model=None), MISS, "predict(MaxSLR, None, Population)", "predict(MaxSLR, None, BayesOptimal)"),

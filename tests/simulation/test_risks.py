@@ -36,7 +36,7 @@ def measure(task, model, seed=0, overlaps=AT, **options):
 
 @functools.cache
 def precise(task, model):
-    return measure(TASKS[task], MODELS[model], repeats=24, samples=20_000, seed=11)
+    return measure(TASKS[task], MODELS[model], repeats=16, samples=20_000, seed=11)
 
 
 @pytest.mark.montecarlo
@@ -67,7 +67,7 @@ def test_attention_at_given_weights_has_the_population_risk(task, model):
         ("softmax", {"key": 0.65}),
         ("softmax", {"value": 0.75}),
         ("softmax", {"value_on_key": -0.1}),
-        ("softmax", {"key_dot_value": 0.2}),
+        ("softmax", {"key_dot_value": 0.15}),
         ("erf", {"key_on_value": 0.5}),  # softmax hardly feels it
     ],
 )

@@ -232,12 +232,10 @@ def test_a_race_is_a_convolution(snr, step):
     x = -max_place.REACH + step * np.arange(nodes)
     step_y, winning, losing = max_place.race(snr, step, nodes, 5)
     wins, loses = winning(smooth(x)), losing(smooth(x))
-    if snr * step <= 0.2:
-        y = max_place.utility_grid(snr, 5, step)[1]
-    else:
-        low = 0 if snr == INF else math.ceil(4.0 / snr / step)
-        y = -max_place.REACH + step_y * (np.arange(len(wins)) - low)
-    assert len(y) == len(wins)
+    # the lattice of y starts where the mean is that of b and of the Gumbel noise
+    mass, noise = step * smooth(x).sum(), 0.0 if snr == INF else np.euler_gamma / snr
+    index = np.arange(len(wins))
+    y = step * smooth(x) @ x / mass + noise + step_y * (index - step_y * (wins @ index) / mass)
     # wins are a density, loses go up to the whole mass
     assert step_y * wins.sum() == pytest.approx(step * smooth(x).sum(), abs=ROUNDING)
     assert loses[-1] == pytest.approx(step * smooth(x).sum(), abs=ROUNDING)

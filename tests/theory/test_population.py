@@ -1,4 +1,4 @@
-"""The best attention at infinite data, with free norms or on the spheres: minima that are minima, infima that say so."""
+"""The best attention at infinite data, norms free or fixed: minima that are minima, infima that say so."""
 
 import itertools
 import math
@@ -66,10 +66,10 @@ def test_the_optimum_has_no_better_neighbour(task, activation, unit_norm):
 
     for _ in range(3):
         direction = rng.standard_normal(7)
-        plus, minus = moved(direction, 1e-3), moved(direction, -1e-3)
-        assert min(plus, minus) >= here.value - 1e-10
-        # odd part: slope plus a third of the third derivative times 1e-6
-        assert abs(plus - minus) / 2e-3 < 3e-5
+        plus, minus = moved(direction, 2e-4), moved(direction, -2e-4)
+        assert min(plus, minus) >= here.value - 1e-11 - here.error
+        # the odd part: the slope, and a sixth of the third derivative times 4e-8
+        assert abs(plus - minus) / 4e-4 < 5e-6
         # negative twin: at a point 5 % away there is a slope (but for a key that the sphere fixes)
         far = direction * 30
         assert moved(far, 2e-3) > here.value + 1e-5
@@ -114,7 +114,7 @@ def test_softmax_is_not_bayes_optimal_where_the_norm_is_informative():
 
 def test_an_infinite_snr_asks_for_an_infinite_key():
     task = ndl.MaxSLR(4, INF, noise=0.1)
-    with pytest.raises(ndl.NotConverged, match="UNBOUNDED.*norm of the key goes to infinity") as caught:
+    with pytest.raises(ndl.NotConverged, match=r"UNBOUNDED.*norm of the key goes to infinity") as caught:
         predict(task, ndl.Softmax())
     best = caught.value.result
     assert best.excess_risk.value == 0.0
@@ -129,8 +129,8 @@ def test_an_infinite_snr_asks_for_an_infinite_key():
 
 def test_a_single_token_needs_no_key():
     """L = 1 is attained by v = v* whatever the key, at every snr."""
-    for task in (ndl.SpikedSLR(1, 2.0), ndl.MaxSLR(1, 2.0), ndl.MaxSLR(1, INF)):
-        for activation in (ndl.Softmax(), ndl.Softplus(), ndl.Linear(), ndl.Erf(shift=None, offset=1.0)):
+    for activation in (ndl.Softmax(), ndl.Softplus(), ndl.Linear(), ndl.Erf(shift=None, offset=1.0)):
+        for task in (ndl.SpikedSLR(1, 2.0), ndl.MaxSLR(1, 2.0), ndl.MaxSLR(1, INF)):
             best = predict(task, activation)
             assert best.status is ndl.Status.CONVERGED
             assert abs(best.excess_risk.value) <= best.excess_risk.error + 1e-15
@@ -153,12 +153,12 @@ def test_nothing_to_find_without_a_signal():
 
 @pytest.mark.exact
 @pytest.mark.parametrize(
-    ("tokens", "snr", "std"), [(2, 0.3, 1.0), (5, 1.0, 1.0), (1000, 5.0, 1.0), ({1: 0.5, 20: 0.5}, 3.0, 0.5)]
+    ("tokens", "snr", "std"), [(3, 0.3, 1.0), (5, 1.0, 1.0), (1000, 5.0, 1.0), ({1: 0.5, 20: 0.5}, 3.0, 0.5)]
 )
 def test_zero_offset_erf_goes_to_its_linear_part(tokens, snr, std):
     """With a small key erf is its slope, sigma = x: R = G n' / (...), L / (L + snr) at G = 1, as the key goes to 0."""
     task, G = ndl.SpikedSLR(tokens, snr, std), std**2
-    with pytest.raises(ndl.NotConverged, match="UNBOUNDED.*goes to 0") as caught:
+    with pytest.raises(ndl.NotConverged, match=r"UNBOUNDED.*goes to 0") as caught:
         predict(task, ndl.Erf())
     best = caught.value.result
     n = sum(p * (length - 1) for length, p in task.length_law)
@@ -190,7 +190,14 @@ def test_zero_offset_erf_may_have_a_minimum():
 @pytest.mark.exact
 @pytest.mark.parametrize(
     "task",
-    [ndl.SpikedSLR(3, 2.0), ndl.SpikedSLR(8, 0.3), ndl.MaxSLR(3, 1.0), ndl.MaxSLR(2, 1.0), ndl.MaxSLR(UNIFORM, 4.0)],
+    [
+        ndl.SpikedSLR(3, 2.0),
+        ndl.SpikedSLR(8, 0.3),
+        ndl.MaxSLR(3, 1.0),
+        ndl.MaxSLR(2, 1.0),
+        ndl.MaxSLR(UNIFORM, 4.0),
+        ndl.MaxSLR(10, 0.0724),
+    ],
     ids=str,
 )
 def test_free_constants_can_only_help(task):
@@ -199,9 +206,23 @@ def test_free_constants_can_only_help(task):
         predict(task, activation, throw=False).excess_risk
         for activation in (ndl.Erf(1.0, -0.3, 1.0), ndl.Erf(shift=None, offset=1.0), ndl.Erf(shift=None, offset=None))
     ]
-    assert all(a.value >= b.value - a.error - b.error for a, b in itertools.pairwise(risks))
+    # each value is the risk of a point that the freer model has too, so that only the latter's error counts
+    assert all(a.value >= b.value - b.error - 1e-12 for a, b in itertools.pairwise(risks))
     assert risks[-1].value >= ndl.elementwise_bound(task).value - 1e-12
     assert risks[-1].value <= ndl.linear_optimum(task)[0].value + risks[-1].error
+
+
+@pytest.mark.quadrature
+def test_the_error_of_an_infimum_covers_the_risk_there():
+    """Softplus at relevant_std < 1 asks for ever larger keys, where its tables end and sampled means take over."""
+    task = ndl.SpikedSLR(10, 1.9, relevant_std=0.5)
+    best = predict(task, ndl.Softplus(), throw=False)
+    assert best.status is ndl.Status.UNBOUNDED
+    here = ndl.excess_risk(task, ndl.KeyValueAttention(ndl.Softplus()), best.overlaps)
+    assert abs(best.excess_risk.value - here.value) <= best.excess_risk.error + here.error
+    # and a smaller key, where the tables are exact, is not better by more than that
+    near = ndl.key_landscape(task, ndl.KeyValueAttention(ndl.Softplus()), 1.0, 100.0)[0, 0]
+    assert best.excess_risk.value <= near + best.excess_risk.error
 
 
 @pytest.mark.exact
@@ -222,7 +243,7 @@ def test_requests_without_an_answer():
         predict(ndl.MaxSLR(3, 2.0), ndl.Erf(None, None, None), EVERYWHERE)
     with pytest.raises(ndl.InvalidParameter, match="within"):
         ndl.Population(within="somewhere")
-    with pytest.raises(ndl.NoTheory):
+    with pytest.raises(ndl.InvalidParameter, match="not a model"):
         ndl.predict(task, ndl.Softmax(), ndl.Population())
 
 
@@ -234,13 +255,11 @@ def test_requests_without_an_answer():
     ("task", "activation", "unit_norm"),
     [
         (ndl.SpikedSLR(2, 2.0), ndl.Linear(), False),
-        (ndl.SpikedSLR(2, 2.0), ndl.Erf(1.0, -0.4, 1.0), False),
-        (ndl.SpikedSLR(3, 2.0), ndl.Softplus(), False),
+        (ndl.SpikedSLR(2, 2.0), ndl.Softplus(), False),
         (ndl.MaxSLR(3, INF), ndl.Linear(), False),
         (ndl.MaxSLR(2, 2.0), ndl.Erf(shift=None, offset=1.0), False),
         (ndl.MaxSLR(3, INF), ndl.Erf(0.4), True),
         (ndl.SpikedSLR(3, 2.0), ndl.Linear(), True),
-        (ndl.SpikedSLR(3, 9.0), ndl.Erf(0.3), True),
     ],
     ids=str,
 )
@@ -318,7 +337,7 @@ def test_sparsemax_of_two_tokens_by_quadrature():
 
 
 @pytest.mark.quadrature
-@pytest.mark.parametrize("task", [ndl.SpikedSLR(3, 4.0), ndl.MaxSLR(2, 3.0)], ids=str)
+@pytest.mark.parametrize("task", [ndl.SpikedSLR(2, 2.0), ndl.MaxSLR(2, 2.0)], ids=str)
 def test_a_sink_costs_what_it_takes(task):
     """Not above any point of a coarse grid, not below Bayes."""
     best, model = predict(task, sink), ndl.KeyValueAttention(sink)

@@ -10,7 +10,7 @@ import needlepoint as ndl
 
 REFERENCE = json.loads((Path(__file__).parent.parent / "reference" / "softmax-location.json").read_text())["values"]
 POPULATION = [v for v in REFERENCE if not v["id"].startswith(("RS_", "BO_"))]
-UNIFORM = {n: 1 / 3 for n in (1, 2, 3)}
+UNIFORM = dict.fromkeys((1, 2, 3), 1 / 3)
 INF = math.inf
 
 MODELS = {

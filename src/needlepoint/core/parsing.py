@@ -67,7 +67,11 @@ def _value(node: ast.expr, text: str) -> Any:
         case ast.Tuple(elts=items) | ast.List(elts=items):
             return tuple(_value(i, text) for i in items)
         case ast.Dict(keys=keys, values=values) if all(k is not None for k in keys):
-            return {_number(k, text): _value(v, text) for k, v in zip(keys, values, strict=True) if k}
+            pairs = [(_number(k, text), _value(v, text)) for k, v in zip(keys, values, strict=True) if k]
+            twice = [k for i, (k, _) in enumerate(pairs) if k in [other for other, _ in pairs[:i]]]
+            if twice:
+                raise InvalidParameter(f"{twice[0]:g} is given twice in {text!r}; each length has one probability.")
+            return dict(pairs)
         case ast.Call(func=ast.Name(id="sqrt"), args=[arg], keywords=[]):
             return _arithmetic(lambda x, _: math.sqrt(x), _number(arg, text), 0, text)
         case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if all(k.arg for k in keywords):

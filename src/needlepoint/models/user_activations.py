@@ -5,19 +5,24 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Callable, Mapping
+import keyword
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
 from needlepoint.core.errors import InvalidParameter
-from needlepoint.core.specs import Kind, forget, names, spec
+from needlepoint.core.specs import Kind, forget, lookup, names, spec
 from needlepoint.models.activations import Activation, Form
 
 Function = Callable[[Any], Any]
 
 _LENGTHS = (1, 2, 3, 5)
 _FORMS = ("general", "elementwise")
+_RESERVED = ("inf", "nan", "pi", "sqrt")  # what the command line reads as numbers
 _CLOSE = 1e-9  # relative to the largest weight
 
 
@@ -69,7 +74,7 @@ def activation(name: str, form: Form = "general") -> Callable[[Function], UserAc
     replaces it; its id changes with its jaxpr.
     """
     where = f"activation({name!r})"
-    if not isinstance(name, str) or not name.isidentifier():
+    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
         raise InvalidParameter(f"{where}: the name must be an identifier, such as 'sink_softmax'.")
     if form not in _FORMS:
         raise InvalidParameter(
@@ -78,12 +83,15 @@ def activation(name: str, form: Form = "general") -> Callable[[Function], UserAc
         )
 
     def named(function: Function) -> UserActivation:
-        from needlepoint.core.specs import lookup
-
-        if name in names() and not issubclass(lookup(name), UserActivation):
+        known = lookup(name) if name in names() else None
+        ours = known is not None and not issubclass(known, UserActivation)
+        if ours or name in sys.modules["needlepoint"].__all__ or name in _RESERVED:
             raise InvalidParameter(f"{where}: {name} is the name of a part of needlepoint; take another.")
         check_function(function, where, form)
         fingerprint = _fingerprint(function)
+        kept = known if known is not None and issubclass(known, UserActivation) else None
+        if kept is not None and (kept.form, getattr(kept, "source", None)) == (form, fingerprint):
+            return kept()  # the same function again, as in a notebook cell that is run twice
         forget(name)
         body = {
             "__annotations__": {"source": str},
@@ -98,9 +106,20 @@ def activation(name: str, form: Form = "general") -> Callable[[Function], UserAc
     return named
 
 
-@functools.lru_cache(maxsize=256)
 def bare(function: Function) -> BareFunction:
     """A checked activation for a function without a name; one class a function, so that kernels compile once."""
+    try:
+        return _bare(function)
+    except TypeError as error:
+        if "unhashable" not in str(error):
+            raise
+        raise InvalidParameter(
+            f"KeyValueAttention(activation={function!r}): it is not hashable; wrap it in a plain function."
+        ) from None
+
+
+@functools.lru_cache(maxsize=4096)
+def _bare(function: Function) -> BareFunction:
     check_function(function, f"KeyValueAttention(activation={getattr(function, '__name__', function)})", "general")
     made = type("BareFunction", (BareFunction,), {"function": staticmethod(function)})
     return dataclasses.dataclass(frozen=True, repr=False)(made)()
@@ -125,28 +144,54 @@ def _check_trace(function: Function, where: str, length: int) -> None:
     import jax.numpy as jnp
 
     try:
-        traced = jax.make_jaxpr(function)(jnp.zeros(length))
+        traced, out = jax.make_jaxpr(function, return_shape=True)(jnp.zeros(length))
     except Exception as error:
         reason = (str(error).splitlines() or [""])[0][:160]
         raise InvalidParameter(
             f"{where}: it failed on scores of shape ({length},): {type(error).__name__}: {reason} "
             "(write it with jax.numpy, for any number of tokens)."
         ) from error
-    shapes = [tuple(a.shape) for a in traced.out_avals]
-    if shapes != [(length,)]:
-        found = shapes[0] if len(shapes) == 1 else f"{len(shapes)} arrays"
+    if getattr(out, "shape", None) != (length,):
+        found = f"shape {out.shape}" if hasattr(out, "shape") else f"a {type(out).__name__}"
         raise InvalidParameter(
             f"{where}: it returned {found} for scores of shape ({length},); return one array with one weight a score."
         )
-    if "f32[" in str(traced) or traced.out_avals[0].dtype != np.float64:
+    low = re.search(r"\b(b?f16|f32|f8\w*)\[", str(traced)) or any(map(_single, _constants(traced)))
+    if low or out.dtype != np.float64:
         raise InvalidParameter(
-            f"{where}: it does not compute in float64 (dtype {traced.out_avals[0].dtype}, or a float32 constant); "
+            f"{where}: it does not compute in float64 (dtype {out.dtype}, or a float32 constant or step inside); "
             "write constants as Python floats and leave the dtype of the scores alone."
         )
 
 
+def _constants(traced: Any) -> Iterator[Any]:
+    """Constants and literals of a closed jaxpr and of those inside it (a jitted function keeps its own)."""
+    yield from traced.consts
+    for equation in traced.jaxpr.eqns:
+        yield from (v.val for v in equation.invars if hasattr(v, "val"))
+        for parameter in equation.params.values():
+            inner = parameter if isinstance(parameter, (tuple, list)) else [parameter]
+            for one in inner:
+                if hasattr(one, "consts") and hasattr(one, "jaxpr"):
+                    yield from _constants(one)
+
+
+def _single(constant: Any) -> bool:
+    """Whether a float64 number is a float32 one that was promoted: it fits 24 bits of mantissa but not 20."""
+    if np.ndim(constant) != 0 or np.asarray(constant).dtype != np.float64 or not np.isfinite(constant):
+        return False
+    x = float(constant)
+    with np.errstate(over="ignore"):
+        return float(np.float32(x)) == x and not (math.frexp(x)[0] * 2**20).is_integer()
+
+
 def _check_values(function: Function, where: str, form: str, scores: np.ndarray, rng: np.random.Generator) -> None:
-    weights = np.asarray(function(scores))
+    import jax.numpy as jnp
+
+    def apply(given: np.ndarray) -> np.ndarray:
+        return np.asarray(function(jnp.asarray(given)))
+
+    weights = apply(scores)
     shown = np.array2string(scores, precision=3, separator=", ")
     if not np.all(np.isfinite(weights)):
         raise InvalidParameter(
@@ -155,12 +200,13 @@ def _check_values(function: Function, where: str, form: str, scores: np.ndarray,
         )
     close = _CLOSE * max(1.0, float(np.max(np.abs(weights))))
     order = np.roll(rng.permutation(len(scores)), 1)
-    if np.max(np.abs(np.asarray(function(scores[order])) - weights[order])) > close:
+    # ties are exempt: an argmax may break them by position
+    if np.any(scores) and np.max(np.abs(apply(scores[order]) - weights[order])) > close:
         raise InvalidParameter(
             f"{where}: permuting the scores {shown} does not permute the weights; an attention weight may depend on "
             "its own score and on the set of all scores, not on positions."
         )
-    alone = [float(np.asarray(function(scores[i : i + 1]))[0]) for i in range(len(scores))]
+    alone = [float(apply(scores[i : i + 1])[0]) for i in range(len(scores))]
     if form == "elementwise" and np.max(np.abs(np.array(alone) - weights)) > close:
         raise InvalidParameter(
             f"{where}: with scores {shown} a weight depends on the other scores; leave out form='elementwise'."
@@ -168,15 +214,15 @@ def _check_values(function: Function, where: str, form: str, scores: np.ndarray,
 
 
 def _fingerprint(function: Function) -> str:
-    """A hash of the jaxpr and its constants at two lengths."""
+    """A hash of the jaxpr and its constants at a few lengths."""
     import jax
     import jax.numpy as jnp
 
     digest = hashlib.sha256()
     with jax.enable_x64(True):
-        for length in (2, 3):
+        for length in _LENGTHS:
             traced = jax.make_jaxpr(function)(jnp.zeros(length))
             digest.update(str(traced).encode())
-            for constant in traced.consts:
+            for constant in _constants(traced):
                 digest.update(np.asarray(constant).tobytes())
     return digest.hexdigest()[:12]

@@ -93,10 +93,16 @@ def newton(
     gradient, hessian = np.full(len(x), np.inf), np.eye(len(x))
     # a gradient by differences has the rounding of the values
     enough = max(tol, 64 * np.finfo(float).eps * max(1.0, abs(lowest)) / steps[1])
-    for rough in (steps[0], 10 * steps[0]):  # a long valley needs wider differences for its curvature
+    for attempt in range(6):
+        rough = steps[0] * (10 if attempt % 2 else 1)  # a long valley needs wider differences for its curvature
         x, lowest, hessian = _descend(value, x, lowest, rough, radius, most)
         x, lowest, gradient = _polish(value, x, lowest, hessian, steps[1], 10 * rough)
-        if np.max(np.abs(gradient)) <= enough:
+        further = _along_valley(value, x, lowest, hessian)
+        if further is None and np.max(np.abs(gradient)) <= enough:
+            break
+        if further is not None:
+            x, lowest = further
+        elif attempt:
             break
     residual = float(np.max(np.abs(gradient)))
     value_error = float(np.abs(gradient @ _descent(gradient, hessian)))
@@ -119,7 +125,7 @@ def _descend(
     hessian = np.eye(len(x))
     for _ in range(most):
         gradient, hessian = _differences(value, x, lowest, rough)
-        move = _descent(gradient, hessian)
+        move = _descent(gradient, hessian, 16 * float(np.finfo(float).eps) * abs(lowest) / rough**2)
         length = float(np.linalg.norm(move))
         if length < 3 * rough or radius < rough or not np.isfinite(length):
             break
@@ -130,6 +136,20 @@ def _descend(
         else:
             radius = min(radius, length) / 2
     return x, lowest, hessian
+
+
+def _along_valley(
+    value: Function, x: np.ndarray, lowest: float, hessian: np.ndarray
+) -> tuple[np.ndarray, float] | None:
+    """A lower point along the flattest direction, which differences at x may not see."""
+    if len(x) < 2:
+        return None
+    flat = np.linalg.eigh(hessian)[1][:, np.argmin(np.abs(np.linalg.eigvalsh(hessian)))]
+    trials = [x + step * flat for step in (0.03, -0.03, 0.3, -0.3)]
+    values = [value(trial) for trial in trials]
+    best = int(np.argmin(values))
+    margin = 64 * np.finfo(float).eps * max(1.0, abs(lowest))
+    return (trials[best], values[best]) if values[best] < lowest - margin else None
 
 
 def _polish(
@@ -164,9 +184,9 @@ def _differences(value: Function, x: np.ndarray, here: float, step: float) -> tu
     return (plus - minus) / (2 * step), hessian / step**2
 
 
-def _descent(gradient: np.ndarray, hessian: np.ndarray) -> np.ndarray:
+def _descent(gradient: np.ndarray, hessian: np.ndarray, noise: float = 0.0) -> np.ndarray:
     """The Newton move, turned downhill where the function curves down; flat directions are left alone."""
     values, vectors = np.linalg.eigh(hessian)
     size = np.abs(values)
-    usable = size > 1e-9 * max(float(size.max()), 1e-300)
+    usable = size > max(noise, 1e-10 * float(size.max()), 1e-300)
     return -vectors @ np.where(usable, (vectors.T @ gradient) / np.where(usable, size, 1.0), 0.0)

@@ -15,6 +15,7 @@ from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.lowering import lower
 from needlepoint.core.results import Measurement, mean_estimate
 from needlepoint.core.specs import Spec
+from needlepoint.core.status import Status
 from needlepoint.learners import BayesOptimal, Population
 from needlepoint.models.activations import Activation
 from needlepoint.models.attention import KeyValueAttention, LinearRegression
@@ -158,6 +159,7 @@ def _measurement(
     task: SingleLocation, model: Spec | None, learner: Spec, options: Options, means: np.ndarray, **more: Any
 ) -> Measurement:
     risk = mean_estimate(means)
+    more.setdefault("status", Status.CONVERGED if np.all(np.isfinite(means)) else Status.DIVERGED)
     return Measurement(
         task,
         model,

@@ -193,6 +193,5 @@ class MaxSLR(SingleLocation):
         import jax.numpy as jnp
 
         scores = x @ k_star
-        if "snr" in law:
-            return law["snr"] * scores
-        return jnp.where(scores == jnp.max(scores, axis=-1, keepdims=True), 0.0, -jnp.inf)
+        behind = scores - jnp.max(scores, axis=-1, keepdims=True)
+        return law["snr"] * behind if "snr" in law else jnp.where(behind == 0, 0.0, -jnp.inf)

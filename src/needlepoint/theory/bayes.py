@@ -59,8 +59,10 @@ def predict_bayes(task: SingleLocation, model: None, learner: BayesOptimal, opti
 def known_teachers(task: SingleLocation, d: int, seed: int) -> tuple[Estimate, tuple[str, ...]]:
     """The Bayes excess risk at dimension d, and what there is to say about it."""
     if isinstance(task, MaxSLR):
-        value = sum(p * max_place.bayes_excess_risk(task.snr, n) for n, p in task.length_law)
-        return Estimate(value, _ROUNDING * value), ()
+        value, coarse = (
+            sum(p * max_place.bayes_excess_risk(task.snr, n, step) for n, p in task.length_law) for step in (0.05, 0.1)
+        )
+        return Estimate(value, abs(value - coarse) + _ROUNDING * value + max_place.TAIL * task.longest), ()
     assert isinstance(task, SpikedSLR)
     return _at_dimension(task, d, seed)
 

@@ -65,7 +65,7 @@ def maximal(sigma: Sigma, law: Mapping[str, Any], winner: Any, key: Any, key_sq:
     """
     x, w_x = winner
     g, w_g = trapezoid_rule(nodes)
-    rest = jnp.sqrt(jnp.maximum(key_sq - key**2, 0.0))
+    rest = _rest(key_sq - key**2)
     weight = sigma(key * x[:, None] + rest * g)
     means = [weight @ (w_g * g**a) for a in range(3)]
     score = jnp.sqrt(key_sq) * g
@@ -77,11 +77,16 @@ def maximal(sigma: Sigma, law: Mapping[str, Any], winner: Any, key: Any, key_sq:
 def maximal_erf(c: Mapping[str, Any], winner: Any, key: Any, key_sq: Any) -> MaxMoments:
     """eq:max-elementwise for erf: one integral, over the law of the winner, is left."""
     x, w_x = winner
-    rest_sq = jnp.maximum(key_sq - key**2, 0.0)
-    rest, norm = jnp.sqrt(rest_sq), jnp.sqrt(key_sq)
+    rest, norm = _rest(key_sq - key**2), jnp.sqrt(key_sq)
     at = weight_moments(key * x, rest, c)
-    stars = (w_x @ at.s1, w_x @ (x * rest * at.ds1), w_x @ (at.s1 + rest_sq * at.dds1))
+    stars = (w_x @ at.s1, w_x @ (x * rest * at.ds1), w_x @ (at.s1 + rest**2 * at.dds1))
     return _join_max(stars, _stein(weight_moments(jnp.zeros_like(norm), norm, c), key_sq), c)
+
+
+def _rest(square: Any) -> Any:
+    """The part of k beyond k*, with a derivative where it vanishes."""
+    present = square > 0
+    return jnp.where(present, jnp.sqrt(jnp.where(present, square, 1.0)), 0.0)
 
 
 def _join_max(stars: Any, plain: Any, law: Mapping[str, Any]) -> MaxMoments:

@@ -85,11 +85,10 @@ def _max_risk(mean: MaxMoments, seven: Sequence[Any]) -> Any:
     return 1 - 2 * cross + (value_sq - slope * rho) * mean.weights_sq + slope**2 * mean.scores_sq
 
 
-def on_manifold(task: SingleLocation, moments: Moments) -> tuple[Any, Any]:
+def on_manifold(label_var: Any, moments: Moments) -> tuple[Any, Any]:
     r"""eq:value-form. $(A, B)$ of $R = G - 2A\nu + Bq_v$ on the manifold; over $v$ the least is $G - A^2/B$ at
     $v = (A/B)v^*$. Averages over random lengths are taken in $A$ and $B$: one $v$ serves all lengths.
     """
     if isinstance(moments, SpikedMoments):
-        G = task.label_var
-        return G * moments.weight, G * moments.weight_sq + moments.others_sq
+        return label_var * moments.weight, label_var * moments.weight_sq + moments.others_sq
     return moments.weight, moments.weights_sq

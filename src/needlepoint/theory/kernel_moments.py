@@ -7,7 +7,7 @@ the length. Positive terms only.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy import special
@@ -29,19 +29,18 @@ def spiked(
     task: SpikedSLR, log_kernel: LogKernel, key: float, key_sq: float, coarseness: float = 1.0
 ) -> SpikedMoments | None:
     """eq:kernel-risk over the law of lengths; None where the kernel is too steep for the tables."""
-    # a relevant token's scores, and another's
-    norm = math.sqrt(key_sq)
-    found = token_transforms(
-        log_kernel,
-        [(math.sqrt(task.snr) * key, task.relevant_std * norm), (0.0, norm)],
-        task.shortest - 1,
-        task.longest,
-        coarseness,
-    )
-    if found is None:
-        return None
-    step, (r, p) = found
-    parts = [[probability * mean for mean in _spiked_at_length(n, step, r, p)] for n, probability in task.length_law]
+    norm, spread_sq = math.sqrt(key_sq), task.label_var * key_sq
+    # one token has all the weight
+    parts = [[p * m for m in (1.0, 0.0, spread_sq, 1.0, 0.0, 0.0, spread_sq)] for n, p in task.length_law if n == 1]
+    longer = [(n, p) for n, p in task.length_law if n > 1]
+    if longer:
+        # a relevant token's scores, and another's
+        scores = [(math.sqrt(task.snr) * key, task.relevant_std * norm), (0.0, norm)]
+        found = token_transforms(log_kernel, scores, longer[0][0] - 1, task.longest, coarseness)
+        if found is None:
+            return None
+        step, (relevant, other) = found
+        parts += [[p * mean for mean in _spiked_at_length(n, step, relevant, other)] for n, p in longer]
     return SpikedMoments(*map(sum, zip(*parts, strict=True)))
 
 
@@ -63,9 +62,8 @@ def token_transforms(
     log_w = [log_kernel(mean + std * x) for mean, std in scores]
     slope = min(float(np.min(np.abs(np.diff(w)))) for w in log_w) / step_x
     # u stops where e^(-sum T) has died: not all tokens have scores below this many standard deviations
-    deep = x > special.ndtri(10 ** (-18.0 / max(1, fewest)))
-    common = [log_w[-1][deep]] if fewest > 0 else log_w
-    step, u = _u_grid(common, log_w, slope, longest, coarseness, len(x))
+    deep = x > special.ndtri(10 ** (-18.0 / fewest))
+    step, u = _u_grid([log_w[-1][deep]], log_w, slope, longest, coarseness, len(x))
     if u is None:
         return None
     moments = []
@@ -101,7 +99,7 @@ def _spiked_at_length(length: int, step: float, r: np.ndarray, p: np.ndarray) ->
     """
     # notation: r and p as in eq:kernel-moments; n other tokens
     n, empty = length - 1, np.clip(p[0, 0], 0.0, 1.0)
-    all_others, but_one, but_two = empty**n, empty ** max(n - 1, 0), empty ** max(n - 2, 0)
+    all_others, but_one, but_two = empty**n, empty ** (n - 1), empty ** max(n - 2, 0)
 
     def mean(integrand: np.ndarray) -> float:
         return step * float(np.sum(integrand))
@@ -125,50 +123,57 @@ def maximal(
     task: MaxSLR, log_kernel: LogKernel, key: float, key_sq: float, coarseness: float = 1.0, rest: bool = True
 ) -> MaxMoments | None:
     """eq:max-kernel over the law of lengths; without `rest` only what the manifold needs (the others are 0)."""
-    found = token_transforms(log_kernel, [(0.0, math.sqrt(key_sq))], task.shortest, task.longest, coarseness)
-    if found is None:
-        return None
-    step, (p,) = found
-    empty = np.clip(p[0, 0], 0.0, 1.0)
-    squares = np.zeros(2)
-    for n, probability in task.length_law:
-        others, but_one = empty ** (n - 1), empty ** max(n - 2, 0)
-        squares += (
-            probability
-            * step
-            * n
-            * np.array([np.sum(p[2, 0] * others), np.sum(p[2, 2] * others + (n - 1) * p[1, 1] ** 2 * but_one)])
-        )
-    if task.snr == 0:  # any token may be the relevant one, whatever the fields
-        stars = _uniform_place(task, p, step, key, key_sq)
-    else:
-        stars = _race(task, log_kernel, key, key_sq, coarseness, rest)
-    return None if stars is None else MaxMoments(*stars, *map(float, squares))
+    # one token has all the weight
+    total = sum(p for n, p in task.length_law if n == 1) * np.array([1.0, 0.0, 1.0, 1.0, key_sq])
+    longer = [(n, p) for n, p in task.length_law if n > 1]
+    if longer:
+        found = token_transforms(log_kernel, [(0.0, math.sqrt(key_sq))], longer[0][0], task.longest, coarseness)
+        if found is None:
+            return None
+        step, (p,) = found
+        if task.snr == 0:  # any token may be the relevant one, whatever the fields
+            stars = _uniform_place(longer, p, step, key, key_sq)
+        else:
+            stars = _race(task.snr, longer, log_kernel, key, key_sq, coarseness, rest)
+        if stars is None:
+            return None
+        empty = np.clip(p[0, 0], 0.0, 1.0)
+        for n, probability in longer:
+            pairs = p[2, 2] * empty ** (n - 1) + (n - 1) * p[1, 1] ** 2 * empty ** (n - 2)
+            squares = n * step * np.array([np.sum(p[2, 0] * empty ** (n - 1)), np.sum(pairs)])
+            total[3:] += probability * squares
+        total[:3] += stars
+    weight, rest_star, rest_rest, weights_sq, scores_sq = map(float, total)
+    return MaxMoments(weight, rest_star, rest_rest, weights_sq, scores_sq)
 
 
-def _uniform_place(task: MaxSLR, p: np.ndarray, step: float, key: float, key_sq: float) -> np.ndarray:
+LengthLaw = Sequence[tuple[int, float]]
+
+
+def _uniform_place(law: LengthLaw, p: np.ndarray, step: float, key: float, key_sq: float) -> np.ndarray:
     """eq:max-kernel at snr 0: E g_J (...) = E sum g_l (...) / L, with g and chi* the two parts of the score."""
     empty = np.clip(p[0, 0], 0.0, 1.0)
     rest_sq = max(key_sq - key**2, 0.0)
-    weight = sum(probability * step * float(np.sum(p[1, 0] * empty ** (n - 1))) for n, probability in task.length_law)
-    both = sum(
-        probability
-        * step
-        * float(np.sum(p[1, 2] * empty ** (n - 1) + (n - 1) * p[1, 1] * p[0, 1] * empty ** max(n - 2, 0)))
-        for n, probability in task.length_law
-    )
+    weight = both = 0.0
+    for n, probability in law:
+        pairs = p[1, 2] * empty ** (n - 1) + (n - 1) * p[1, 1] * p[0, 1] * empty ** (n - 2)
+        weight += probability * step * float(np.sum(p[1, 0] * empty ** (n - 1)))
+        both += probability * step * float(np.sum(pairs))
     if key_sq == 0:
         return np.array([weight, 0.0, weight])
     # chi* = kappa chi / q + s e / sqrt(q), g = s chi / q - kappa e / sqrt(q), with e independent of the score
-    s = math.sqrt(rest_sq)
-    slope, spread = key * s / key_sq, key * s / key_sq
-    return np.array(
-        [weight, slope * both / key_sq - spread * weight, rest_sq / key_sq**2 * both + key**2 / key_sq * weight]
-    )
+    slope = key * math.sqrt(rest_sq) / key_sq
+    return np.array([weight, slope * (both / key_sq - weight), rest_sq / key_sq**2 * both + key**2 / key_sq * weight])
 
 
 def _race(
-    task: MaxSLR, log_kernel: LogKernel, key: float, key_sq: float, coarseness: float, rest: bool
+    snr: float,
+    law: LengthLaw,
+    log_kernel: LogKernel,
+    key: float,
+    key_sq: float,
+    coarseness: float,
+    rest: bool,
 ) -> np.ndarray | None:
     r"""eq:max-kernel. $E[g\,\sigma_l]$ with $J$ the winner of eq:race: a table over $(u, y)$, $y$ the winner's utility,
     where every other token is slower. For each token $b(u, x) = \varphi(x)E_g[(\ldots)e^{-T}|\chi^* = x]$.
@@ -185,11 +190,12 @@ def _race(
     log_w = log_kernel(scores)
     along = log_kernel(math.sqrt(key_sq) * x)
     slope = float(np.min(np.abs(np.diff(along)))) / (2 * step)  # given chi* there is half as much to smooth
-    deep = x > special.ndtri(10 ** (-18.0 / task.shortest))
-    step_u, u = _u_grid([along[deep]], [log_w], slope, task.longest, coarseness, nodes)
+    shortest, longest = law[0][0], law[-1][0]
+    deep = x > special.ndtri(10 ** (-18.0 / shortest))
+    step_u, u = _u_grid([along[deep]], [log_w], slope, longest, coarseness, nodes)
     if u is None or len(u) * log_w.size > 50 * _TABLE:
         return None
-    step_y, winning, losing = max_place.race(task.snr, step, nodes, task.longest)
+    step_y, winning, losing = max_place.race(snr, step, nodes, longest)
     phi = np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
     total = np.zeros(3)
     for block in np.array_split(u, max(1, math.ceil(len(u) * log_w.size / _BLOCK))):
@@ -204,8 +210,8 @@ def _race(
             win_g = winning(phi * given(survive, 1))
             terms += [(x * given(once, 1), x * given(once, 0)), (given(once, 2), given(once, 1))]
         # the other tokens lost, all of them or all but one, averaged over the lengths
-        lost = sum(p * n * slower ** (n - 1) for n, p in task.length_law)
-        lost_but_one = sum(p * n * (n - 1) * slower ** (n - 2) for n, p in task.length_law if n > 1) if s > 0 else 0.0
+        lost = sum(p * n * slower ** (n - 1) for n, p in law)
+        lost_but_one = sum(p * n * (n - 1) * slower ** (n - 2) for n, p in law) if s > 0 else 0.0
         for i, (own, other) in enumerate(terms):
             total[i] += np.sum(winning(phi * own) * lost)
             if other is not None:

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from scipy import optimize
 
@@ -18,7 +20,7 @@ from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.status import Status
 from needlepoint.models.activations import Activation, Erf, KernelActivation
 from needlepoint.models.attention import KeyValueAttention
-from needlepoint.numerics.minimise import Minimum, newton
+from needlepoint.numerics.minimise import Minimum, minimise, newton
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory import field_moments, population_risk, sampled_moments
 from needlepoint.theory.field_moments import Moments
@@ -34,6 +36,7 @@ _DIFFERENCES = {"smooth": (1e-3, 1e-5), "rough": (1e-2, 1e-3)}
 _LEAST_TOLERANCE = {"smooth": 0.0, "rough": 3e-4}
 _SLACK = {"smooth": 1e-13, "rough": 1e-5}  # of a comparison of two risks, in units of the label's variance
 _STARTS = 3
+_ROUNDS = 8
 _PROMISING = 0.03  # how far above the lowest a scanned point may lie, in units of the label's variance
 
 
@@ -98,11 +101,12 @@ class Question:
             found = population_risk.elementwise_of(*self._elementwise(coarseness), dict(free), key, key_sq)
             return type(found)(*map(float, found))
         if issubclass(self.activation, KernelActivation):
-            tables = population_risk.kernel_of(self.task, self.activation, key, key_sq, coarseness, rest)
-            if tables is not None:
-                return tables
-            if coarseness == SCAN:
-                raise TooSteep
+            while coarseness <= SCAN:  # where fine tables are too large, coarser ones still beat sampling
+                tables = population_risk.kernel_of(self.task, self.activation, key, key_sq, coarseness, rest)
+                if tables is not None:
+                    return tables
+                coarseness *= 2
+            raise TooSteep
         points = min(_QMC_POINTS[coarseness], max(9, _QMC_BUDGET - int(math.log2(self.task.longest))))
         c = {**self.constants, **free}
         return sampled_moments.scrambles(self.task, self.activation, c, key, key_sq, points, 1)[0]
@@ -122,7 +126,7 @@ class Question:
         free = {name: np.array([p.constants[name] for p in points]) for name in self.free}
         key, key_sq = np.array([p.key for p in points]), np.array([p.scale**2 for p in points])
         found = population_risk.elementwise_of_many(*self._elementwise(SCAN), free, key, key_sq)
-        A, B = (np.asarray(x) for x in field_moments.on_manifold(self.task, found))
+        A, B = (np.asarray(x) for x in field_moments.on_manifold(self.task.label_var, found))
         return np.array([self.least(form)[0] for form in zip(A, B, strict=True)])
 
     # --- on the manifold -----------------------------------------------------------------------
@@ -131,7 +135,7 @@ class Question:
         self, free: Mapping[str, float], key: float, key_sq: float, coarseness: float
     ) -> tuple[float, float]:
         """(A, B) of eq:value-form."""
-        return field_moments.on_manifold(self.task, self.moments(free, key, key_sq, coarseness))
+        return field_moments.on_manifold(self.task.label_var, self.moments(free, key, key_sq, coarseness))
 
     def least(self, form: tuple[float, float]) -> tuple[float, float]:
         """The least excess risk over v, and its v . v*, from (A, B)."""
@@ -175,13 +179,20 @@ def best_on_manifold(question: Question, tol: float) -> Best:
     if not lowest:
         nothing = Overlaps(0.0, 0.0, key_sq=0.0, value_sq=0.0)
         return Best(nothing, {}, Estimate(math.nan, math.inf), math.nan, math.nan, Status.DIVERGED)
+    unit, edge, minimum, best = question.task.label_var, None, None, None
     if not question.model.unit_norm:
-        ended = _at_zero(question, lowest, float(grid[0])) or _unattained(question, lowest)
-        if ended is not None:
-            return ended
-    unit = question.task.label_var
-    found = [_refine(question, p, tol, tilt=abs(p.alignment) < 1) for p in _promising(lowest, unit)]
-    minimum, best = min(found, key=lambda pair: pair[0].value)
+        zero = _at_zero(question, lowest, float(grid[0]))
+        if zero is not None:
+            return zero
+        edge = _unattained(question, lowest)
+    for start in _promising(lowest, unit):
+        found = _refine(question, start, tol, tilt=abs(start.alignment) < 1)
+        if minimum is None or found[0].value < minimum.value:
+            minimum, best = found
+    if edge is not None and (minimum is None or edge.excess.value <= minimum.value + 1e-11 * unit):
+        return edge
+    assert minimum is not None
+    assert best is not None
     if abs(best.alignment) == 1:
         # by symmetry an aligned key is stationary; is it a minimum?
         tilted = [replace(best, alignment=best.alignment * math.cos(angle)) for angle in (0.05, 0.4)]
@@ -198,8 +209,14 @@ def _ended(
     key_sq = point.scale**2
     form = question.value_form(point.constants, point.key, key_sq, FINAL)
     lowest, value = question.least(form)
-    error = abs(lowest - _value(question, point, SEARCH))
-    error += 32 * float(np.finfo(float).eps) * (question.task.label_var + abs(form[0] * value))
+    error = abs(lowest - _value(question, point, SEARCH)) or abs(lowest - _value(question, point, SCAN))
+    eps = float(np.finfo(float).eps)
+    error += 32 * eps * (question.task.label_var + abs(form[0] * value))
+    if issubclass(question.activation, Erf):
+        # E (offset + erf)^2 cancels where erf is close to -offset, and a large v makes up for it
+        offset = point.constants.get("offset", question.constants.get("offset", 0.0))
+        count = question.task.label_var + question.task.length_moments()["task.others"]
+        error += 4 * eps * (1 + abs(offset)) ** 2 * count * value**2 if offset else 0.0
     overlaps = Overlaps(point.key, value, key_sq=key_sq, value_sq=value**2)
     excess = Estimate(lowest, error + value_error)
     return Best(overlaps, point.constants, excess, residual, value_error, status, note)
@@ -287,12 +304,14 @@ def _constant_grid(question: Question, scale: float) -> Iterator[dict[str, float
 
 
 def _promising(lowest: Scanned, unit: float) -> list[Point]:
-    """Local minima of the scan along the norm that may still turn out lowest."""
+    """Local minima of the scan along the norm, not at its ends, that may still turn out lowest."""
     chosen: Scanned = []
+    ends = {0, max(p.index for _, p in lowest)} if len(lowest) > 2 else set()
     for sign in (1, -1):
         side = [pair for pair in lowest if pair[1].alignment * sign > 0]
         values = [math.inf, *(v for v, _ in side), math.inf]
-        chosen += [side[i - 1] for i in range(1, len(values) - 1) if values[i] <= min(values[i - 1], values[i + 1])]
+        inner = [i for i in range(1, len(values) - 1) if side[i - 1][1].index not in ends]
+        chosen += [side[i - 1] for i in inner if values[i] <= min(values[i - 1], values[i + 1])]
     chosen.sort(key=lambda pair: pair[0])
     return [p for v, p in chosen if v <= chosen[0][0] + _PROMISING * unit][:_STARTS]
 
@@ -312,14 +331,28 @@ def _unattained(question: Question, lowest: Scanned) -> Best | None:
     else:
         return None
     inner = min(v for v, p in lowest if p.index == abs(point.index - 1))
+    # what is left is taken to shrink at least as the inverse of the norm
+    rest = 2 * abs(value - inner)
     where = "0, with the value growing" if point.index == 0 else "infinity"
     note = f"the risk keeps falling as the norm of the key goes to {where}; the value is at |k| = {point.scale:.3g}."
-    return _ended(question, _upright(question, point), math.nan, abs(value - inner), Status.UNBOUNDED, note)
+    return _ended(question, _upright(question, point), math.nan, rest, Status.UNBOUNDED, note)
 
 
 def _refine(question: Question, start: Point, tol: float, tilt: bool) -> tuple[Minimum, Point]:
     """Local minimisation in log |k| (where it is free), the angle to k* (if tilted) and the constants."""
     names, scaled = question.free, not question.model.unit_norm
+    if issubclass(question.activation, Erf) and scaled and not tilt:
+        found, point = _by_slopes(question, start, tol)
+        for _ in range(_ROUNDS):  # a flat valley is followed in several rounds, each in the units of its start
+            if found.status is Status.CONVERGED:
+                break
+            again = _by_slopes(question, point, tol)
+            further, (found, point) = found.value - again[0].value, again
+            if not further > 1e-15 * question.task.label_var:
+                break
+        # at the bottom of a flat valley the value is known long before the place
+        known = found.value_error <= 1e-2 * tol and found.residual <= 1e3 * tol
+        return (replace(found, status=Status.CONVERGED) if known else found), point
     unit = {name: max(0.3, abs(start.constants[name])) for name in names}
     side = math.acos(start.alignment)
 
@@ -338,6 +371,52 @@ def _refine(question: Question, start: Point, tol: float, tilt: bool) -> tuple[M
     tolerance = max(tol, _LEAST_TOLERANCE[question.kind])
     found = newton(value, x0, tol=tolerance, steps=_DIFFERENCES[question.kind])
     return found, at(found.x)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _with_slope(
+    activation: type[Activation],
+    task: type[SingleLocation],
+    nodes: int,
+    names: tuple[str, ...],
+    winner: Any,
+    c: dict[str, Any],
+    start: dict[str, Any],
+    x: Any,
+) -> Any:
+    """The least risk over v and its gradient in x: log |k| and the constants, in units of the start."""
+
+    def value(x: Any) -> Any:
+        free = {n: start["constants"][i] + start["unit"][i] * x[i + 1] for i, n in enumerate(names)}
+        scale = start["scale"] * jnp.exp(x[0])
+        args = (activation, task, nodes, winner, c, free, scale * start["alignment"], scale**2)
+        A, B = field_moments.on_manifold(start["label_var"], population_risk.elementwise_means(*args))
+        return start["label_var"] - A * A / B
+
+    return jax.value_and_grad(value)(x)
+
+
+def _by_slopes(question: Question, start: Point, tol: float) -> tuple[Minimum, Point]:
+    """Exact gradients for erf with free norms: norm and constants trade against each other along a curved valley."""
+    names = tuple(question.free)
+    constants = np.array([start.constants[n] for n in names])
+    unit = np.maximum(0.3, np.abs(constants))
+    activation, task, nodes, winner, c = question._elementwise(SEARCH)
+    given = {
+        "scale": start.scale,
+        "alignment": start.alignment,
+        "constants": constants,
+        "unit": unit,
+        "label_var": question.task.label_var,
+    }
+
+    def value_and_grad(x: np.ndarray) -> tuple[float, np.ndarray]:
+        value, slope = _with_slope(activation, task, nodes, names, winner, c, given, np.clip(x, -50.0, 50.0))
+        return float(value), np.asarray(slope)
+
+    found = minimise(value_and_grad, np.zeros((1, len(names) + 1)), tol=tol)
+    moved = {n: float(constants[i] + unit[i] * found.x[i + 1]) for i, n in enumerate(names)}
+    return found, replace(start, scale=start.scale * math.exp(found.x[0]), constants=moved)
 
 
 # --- over all overlaps ---------------------------------------------------------------------------

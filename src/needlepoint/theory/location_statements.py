@@ -59,7 +59,7 @@ def linear_optimum(task: SingleLocation) -> tuple[Estimate, Overlaps]:
         x, w = max_place.winner_rule(task)
         key, weight = float(w @ x) if task.snr > 0 else 0.0, 1 / (n + 1)
         value = (n - key**2) / (n + 1)
-        excess = Estimate(value, 64 * EPS * (1 + value))
+        excess = Estimate(value, 64 * EPS * (1 + value) + max_place.TAIL * task.longest)
     return excess, Overlaps(key, weight, key_sq=key**2, value_sq=weight**2)
 
 
@@ -80,7 +80,7 @@ def elementwise_bound(task: SingleLocation) -> Estimate:
     for step in (0.1, 0.2):
         x, density = max_place.winner_density(task.length_law, task.snr, step)
         values.append(1 - step * float(np.sum(density**2 * np.exp(x**2 / 2))) * math.sqrt(2 * math.pi) / (n + 1))
-    return Estimate(values[0], abs(values[0] - values[1]) + 64 * EPS)
+    return Estimate(values[0], abs(values[0] - values[1]) + 64 * EPS + max_place.TAIL * task.longest)
 
 
 def _spiked_bound(task: SpikedSLR, n: float, coarseness: float) -> float:

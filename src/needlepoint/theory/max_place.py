@@ -20,14 +20,17 @@ REACH = 9.5
 
 _GUMBEL_NODES = 96
 _DENSE = 400  # nodes up to which a product with a matrix is the faster convolution
+TAIL = 1e-18
+"""Mass of the Gumbel law that its rule leaves out; times the length, what is lost of a risk."""
+
 _SOFT = 1.0
 """Below this snr the Gumbel noise is the wider of the two, and its density is the smooth factor."""
 
 
 @functools.cache
-def gumbel_rule() -> tuple[np.ndarray, np.ndarray]:
+def gumbel_rule(nodes: int = _GUMBEL_NODES) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights for a standard Gumbel variable, the normal trapezoid rule mapped by quantiles."""
-    t, w = trapezoid_rule(_GUMBEL_NODES)
+    t, w = trapezoid_rule(nodes)
     return -np.log(-special.log_ndtr(-t)), w
 
 
@@ -45,6 +48,21 @@ def utility_law(snr: float, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return _phi(at) @ w, special.ndtr(at) @ w
 
 
+def log_below(snr: float, y: np.ndarray) -> np.ndarray:
+    r"""$\log\Psi$ of eq:utility with its digits where $\Psi$ is near 1, for high powers."""
+    if math.isinf(snr):
+        return special.log_ndtr(y)
+    if snr < _SOFT:
+        x, w = trapezoid_rule(_GUMBEL_NODES)
+        survive = np.exp(np.minimum(snr * (x - y[:, None]), 700.0))
+        below, above = np.exp(-survive) @ w, -np.expm1(-survive) @ w
+    else:
+        g, w = gumbel_rule()
+        at = y[:, None] - g / snr
+        below, above = special.ndtr(at) @ w, special.ndtr(-at) @ w
+    return np.where(below > 0.5, np.log1p(-np.minimum(above, 0.5)), np.log(np.maximum(below, 1e-300)))
+
+
 def utility_grid(snr: float, longest: int, finest: float = 0.1) -> tuple[float, np.ndarray]:
     """Step and nodes where the utilities of up to `longest` tokens lie; the wider smooth factor sets the step."""
     soft = 0.0 if math.isinf(snr) else 1 / snr
@@ -52,7 +70,7 @@ def utility_grid(snr: float, longest: int, finest: float = 0.1) -> tuple[float, 
     return step, lattice(-REACH - 4.0 * soft, REACH + (45.0 + math.log(longest)) * soft, step)
 
 
-def bayes_excess_risk(snr: float, length: int) -> float:
+def bayes_excess_risk(snr: float, length: int, finest: float = 0.05) -> float:
     r"""eq:max-bayes. $R = E\sum_{l\ne m}p_lp_m = \frac{L(L-1)}{\mu}\int dy\,p(y)^2\Psi(y)^{L-2}$.
 
     Positive terms only; for large snr it goes to eq:max-decay.
@@ -61,9 +79,10 @@ def bayes_excess_risk(snr: float, length: int) -> float:
         return 0.0
     if snr == 0:
         return (length - 1) / length
-    step, y = utility_grid(snr, length)
-    density, cdf = utility_law(snr, y)
-    return length * (length - 1) / snr * float(np.sum(density**2 * cdf ** (length - 2))) * step
+    step, y = utility_grid(snr, length, finest)
+    density, _ = utility_law(snr, y)
+    slower = np.exp((length - 2) * log_below(snr, y))
+    return length * (length - 1) / snr * float(np.sum(density**2 * slower)) * step
 
 
 @functools.lru_cache(maxsize=128)
@@ -72,15 +91,16 @@ def winner_density(law: tuple[tuple[int, float], ...], snr: float, step: float) 
     L\,E[\Psi(x + \Gamma/\mu)^{L-1}]$ averaged over the lengths.
     """
     x = lattice(-REACH, REACH + step / 2, step)
+    if snr == 0:
+        return x, _phi(x)
     if math.isinf(snr):
-        powers, w = special.ndtr(x)[:, None], np.ones(1)
-    elif snr == 0:
-        powers, w = np.zeros((len(x), 1)), np.ones(1)
+        slower, w = log_below(snr, x)[:, None], np.ones(1)
     else:
-        g, w = gumbel_rule()
-        powers = utility_law(snr, (x[:, None] + g / snr).ravel())[1].reshape(len(x), -1)
-    weight = sum(p * (n * powers ** (n - 1) @ w if snr > 0 else np.ones(len(x))) for n, p in law)
-    return x, _phi(x) * weight
+        # the power of a long sequence is steep, and lies in the tail of the rule
+        longest = max(n for n, _ in law)
+        g, w = gumbel_rule(_GUMBEL_NODES * (1 if longest <= 50 else 2 if longest <= 1000 else 4))
+        slower = log_below(snr, (x[:, None] + g / snr).ravel()).reshape(len(x), -1)
+    return x, _phi(x) * sum(p * n * (np.exp((n - 1) * slower) @ w) for n, p in law)
 
 
 def winner_rule(task: MaxSLR, refine: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -90,7 +110,8 @@ def winner_rule(task: MaxSLR, refine: int = 1) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.lru_cache(maxsize=256)
 def _winner_rule(law: tuple[tuple[int, float], ...], snr: float, refine: int) -> tuple[np.ndarray, np.ndarray]:
-    step = 0.1
+    longest = max(n for n, _ in law)
+    step = 0.1 if longest <= 50 else 0.05 if longest <= 10_000 else 0.025
     x, density = winner_density(law, snr, step)
     if refine == 1:
         return x, step * density
