@@ -10,7 +10,7 @@ import pytest
 import quadax
 from scipy import special
 
-from needlepoint.numerics.erf_moments import erf_mean, erf_square_mean, zeta
+from needlepoint.numerics.erf_moments import erf_mean, erf_square_mean, shifted_erf_means, zeta
 from needlepoint.numerics.precision import float64
 
 EPS = np.finfo(float).eps
@@ -277,3 +277,21 @@ def test_erf_mean_is_odd_and_its_derivatives_are_those_of_autodiff():
     for found, slope in ((m.de, first), (m.dde, jax.grad(first))):
         wanted = values(jax.vmap(slope), t, g)
         np.testing.assert_allclose(found, wanted, rtol=(8 + 4 * 16) * EPS, atol=EPS)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("t", [-5.0, -3.0, -1.0, 0.0, 2.0])
+@pytest.mark.parametrize("g", [0.0, 0.01, 0.3, 2.0, 10.0])
+def test_shifted_means_keep_their_relative_accuracy(t, g):
+    """1 + 2 e + zeta has an absolute error of 1e-16 where the mean square is 1e-9 at t = -3."""
+    with mpmath.workdps(40):
+        # bounds where the Gaussian times erfc^2 lives, in steps of at most 2 standard deviations
+        points = [mpmath.mpf(x) for x in range(-14, 15, 2)]
+        exact = [
+            mpmath.quad(lambda x, k=k: mpmath.npdf(x) * mpmath.erfc(-(t + g * x)) ** k, points)
+            if g
+            else mpmath.erfc(-mpmath.mpf(t)) ** k
+            for k in (1, 2)
+        ]
+    found = float64(lambda: [float(x) for x in shifted_erf_means(t, g)])()
+    np.testing.assert_allclose(found, [float(x) for x in exact], rtol=1e-12)

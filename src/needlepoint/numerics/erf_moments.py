@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import erf
+from jax.scipy.special import erf, erfc
 
 from needlepoint.numerics.gaussian import legendre_rule
 
@@ -89,3 +89,24 @@ def _zeta_jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any,
     (t, g), (t_dot, g_dot) = primals, tangents
     d1, d2 = _zeta_derivatives(t, g)
     return _zeta(t, g), d1 * t_dot + g * d2 * g_dot
+
+
+class ShiftedErfMeans(NamedTuple):
+    """E (1 + erf) and E (1 + erf)^2."""
+
+    first: Any
+    second: Any
+
+
+def shifted_erf_means(t: Any, g: Any) -> ShiftedErfMeans:
+    r"""eq:shifted-erf. Means of $1 + \mathrm{erf}(t + gN)$ and of its square without cancellation at negative t:
+    $\mathrm{erfc}(-u)$ and $\mathrm{erfc}(-u)^2 + \frac2\pi\int_0^{\arcsin r}\exp\big(-\frac{2u^2}{1+\sin\theta}\big)
+    d\theta$, $r = 2g^2/(1+2g^2)$, positive terms only.
+    """
+    t, g = jnp.broadcast_arrays(jnp.asarray(t, dtype=float), jnp.asarray(g, dtype=float))
+    u = t / jnp.sqrt(1 + 2 * g * g)
+    top = jnp.arcsin(2 * g * g / (1 + 2 * g * g))
+    x, w = (a.reshape((-1,) + (1,) * u.ndim) for a in legendre_rule(_NODES))
+    tail = top * jnp.sum(w * jnp.exp(-2 * u * u / (1 + jnp.sin(top * x))), axis=0)
+    first = erfc(-u)
+    return ShiftedErfMeans(first, first**2 + (2 / np.pi) * tail)

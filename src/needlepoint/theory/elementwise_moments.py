@@ -7,8 +7,9 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from needlepoint.numerics.erf_moments import shifted_erf_means
 from needlepoint.numerics.gaussian import trapezoid_rule
-from needlepoint.theory.erf_location import weight_moments
+from needlepoint.theory.erf_location import WeightMoments, weight_moments
 from needlepoint.theory.field_moments import MaxMoments, SpikedMoments
 
 Sigma = Callable[[Any], Any]
@@ -32,9 +33,21 @@ def spiked_erf(c: Mapping[str, Any], key: Any, key_sq: Any) -> SpikedMoments:
     """
     norm = jnp.sqrt(key_sq)
     m, gamma = jnp.sqrt(c["task.snr"]), c["task.relevant_std"]
-    r = _stein(weight_moments(m * key, gamma * norm, c), gamma**2 * key_sq)
-    o = _stein(weight_moments(jnp.zeros_like(norm), norm, c), key_sq)
+    r = _stein(_erf_weights(m * key, gamma * norm, c), gamma**2 * key_sq)
+    o = _stein(_erf_weights(jnp.zeros_like(norm), norm, c), key_sq)
     return _join_spiked(r, o, c)
+
+
+def _erf_weights(score: Any, spread: Any, c: Mapping[str, Any]) -> WeightMoments:
+    """eq:weight-moments with its digits where erf nearly cancels an offset of 1 or -1 (eq:shifted-erf)."""
+    w, offset = weight_moments(score, spread, c), c["offset"]
+    sign = jnp.where(offset >= 0, 1.0, -1.0)
+    beyond = offset - sign
+    shifted = shifted_erf_means(sign * (c["scale"] * score + c["shift"]), c["scale"] * spread)
+    large = jnp.abs(offset) > 0.5
+    s1 = beyond + sign * shifted.first
+    s2 = beyond**2 + 2 * beyond * sign * shifted.first + shifted.second
+    return w._replace(s1=jnp.where(large, s1, w.s1), s2=jnp.where(large, s2, w.s2))
 
 
 def _stein(w: Any, v: Any) -> list[list[Any]]:
@@ -78,9 +91,9 @@ def maximal_erf(c: Mapping[str, Any], winner: Any, key: Any, key_sq: Any) -> Max
     """eq:max-elementwise for erf: one integral, over the law of the winner, is left."""
     x, w_x = winner
     rest, norm = _rest(key_sq - key**2), jnp.sqrt(key_sq)
-    at = weight_moments(key * x, rest, c)
+    at = _erf_weights(key * x, rest, c)
     stars = (w_x @ at.s1, w_x @ (x * rest * at.ds1), w_x @ (at.s1 + rest**2 * at.dds1))
-    return _join_max(stars, _stein(weight_moments(jnp.zeros_like(norm), norm, c), key_sq), c)
+    return _join_max(stars, _stein(_erf_weights(jnp.zeros_like(norm), norm, c), key_sq), c)
 
 
 def _rest(square: Any) -> Any:

@@ -213,10 +213,11 @@ def _ended(
     eps = float(np.finfo(float).eps)
     error += 32 * eps * (question.task.label_var + abs(form[0] * value))
     if issubclass(question.activation, Erf):
-        # E (offset + erf)^2 cancels where erf is close to -offset, and a large v makes up for it
+        # E (offset + erf)^2 cancels where erf is close to -offset (but for offsets of 1), and a large v makes up for it
         offset = point.constants.get("offset", question.constants.get("offset", 0.0))
+        beyond = min(abs(offset), abs(abs(offset) - 1.0))
         count = question.task.label_var + question.task.length_moments()["task.others"]
-        error += 4 * eps * (1 + abs(offset)) ** 2 * count * value**2 if offset else 0.0
+        error += 4 * eps * beyond**2 * count * value**2
     overlaps = Overlaps(point.key, value, key_sq=key_sq, value_sq=value**2)
     excess = Estimate(lowest, error + value_error)
     return Best(overlaps, point.constants, excess, residual, value_error, status, note)
