@@ -18,7 +18,7 @@ from needlepoint.channels import elementwise
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.status import Status
-from needlepoint.models.activations import Activation, Erf, KernelActivation
+from needlepoint.models.activations import Activation, Erf, KernelActivation, Linear
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.minimise import Minimum, minimise, newton
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
@@ -76,7 +76,7 @@ class Question:
     @property
     def kind(self) -> str:
         """A user's function may have kinks, and sampled means have them in any case."""
-        return "smooth" if issubclass(self.activation, (Erf, KernelActivation)) else "rough"
+        return "smooth" if issubclass(self.activation, (Erf, Linear, KernelActivation)) else "rough"
 
     @functools.cached_property
     def alignments(self) -> tuple[float, ...]:
@@ -115,6 +115,8 @@ class Question:
         """The first arguments of population_risk.elementwise_of."""
         closed = issubclass(self.activation, Erf)
         refine = {SCAN: 1, SEARCH: 2 if closed else 4, FINAL: 4 if closed else 16}[coarseness]
+        if issubclass(self.activation, Linear):
+            refine = 1  # the rules are exact for polynomials
         nodes = 0 if closed else 64 * refine
         winner = winner_rule(self.task, refine) if isinstance(self.task, MaxSLR) else None
         return self.activation, type(self.task), nodes, winner, self.constants
