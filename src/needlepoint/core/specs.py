@@ -53,7 +53,9 @@ class Real(Kind):
         lower = f"{'>' if self.open_lo else '>='} {self.lo:g}" if self.lo > -math.inf else ""
         upper = f"<= {self.hi:g}" if self.hi < math.inf else ""
         text = " and ".join(part for part in (lower, upper) if part) or "a real number"
-        if not self.infinite:
+        if self.infinite:
+            text += " or inf" if self.hi == math.inf else ""
+        else:
             text += " and finite" if (lower or upper) else " that is finite"
         return text + (", or None (chosen by the library)" if self.free else "")
 

@@ -200,11 +200,11 @@ def _check_values(function: Function, where: str, form: str, scores: np.ndarray,
         )
     close = _CLOSE * max(1.0, float(np.max(np.abs(weights))))
     order = np.roll(rng.permutation(len(scores)), 1)
-    # ties are exempt: an argmax may break them by position
-    if np.any(scores) and np.max(np.abs(apply(scores[order]) - weights[order])) > close:
+    # ties count: a position that breaks them would give away the relevant token
+    if np.max(np.abs(apply(scores[order]) - weights[order])) > close:
         raise InvalidParameter(
             f"{where}: permuting the scores {shown} does not permute the weights; an attention weight may depend on "
-            "its own score and on the set of all scores, not on positions."
+            "its own score and on the set of all scores, not on positions (ties must share)."
         )
     alone = [float(apply(scores[i : i + 1])[0]) for i in range(len(scores))]
     if form == "elementwise" and np.max(np.abs(np.array(alone) - weights)) > close:

@@ -124,7 +124,11 @@ def _descend(
     """Newton moves with differences of one step until they are as short as it; and the last Hessian."""
     hessian = np.eye(len(x))
     for _ in range(most):
-        gradient, hessian = _differences(value, x, lowest, rough)
+        with np.errstate(invalid="ignore"):
+            gradient, found = _differences(value, x, lowest, rough)
+        if not np.all(np.isfinite(found)):
+            break  # at the edge of where the function is finite
+        hessian = found
         move = _descent(gradient, hessian, 16 * float(np.finfo(float).eps) * abs(lowest) / rough**2)
         length = float(np.linalg.norm(move))
         if length < 3 * rough or radius < rough or not np.isfinite(length):
@@ -169,7 +173,9 @@ def _polish(
 
 
 def _slopes(value: Function, x: np.ndarray, step: float) -> np.ndarray:
-    return np.array([(value(x + step * e) - value(x - step * e)) / (2 * step) for e in np.eye(len(x))])
+    with np.errstate(invalid="ignore"):
+        slopes = [(value(x + step * e) - value(x - step * e)) / (2 * step) for e in np.eye(len(x))]
+    return np.nan_to_num(np.array(slopes), nan=np.inf)
 
 
 def _differences(value: Function, x: np.ndarray, here: float, step: float) -> tuple[np.ndarray, np.ndarray]:

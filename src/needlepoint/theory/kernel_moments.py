@@ -186,7 +186,10 @@ def _race(
     if nodes > 100_000:
         return None
     x = -REACH + step * np.arange(nodes)
-    scores, given = _scores_given_star(x, key, s, math.sqrt(key_sq), coarseness)
+    laws = _scores_given_star(x, key, s, math.sqrt(key_sq), coarseness)
+    if laws is None:
+        return None
+    scores, given = laws
     log_w = log_kernel(scores)
     along = log_kernel(math.sqrt(key_sq) * x)
     slope = float(np.min(np.abs(np.diff(along)))) / (2 * step)  # given chi* there is half as much to smooth
@@ -226,19 +229,23 @@ def _ladder(step: float) -> float:
 
 def _scores_given_star(
     x: np.ndarray, key: float, s: float, norm: float, coarseness: float
-) -> tuple[np.ndarray, Callable[[np.ndarray, int], np.ndarray]]:
-    """Score nodes, and the map from a table over them to its mean with g^a given chi* = x, chi = key x + s g."""
+) -> tuple[np.ndarray, Callable[[np.ndarray, int], np.ndarray]] | None:
+    """Score nodes, and the map from a table over them to its mean with g^a given chi* = x, chi = key x + s g; None
+    where neither a matrix nor the product of the two rules is of a reasonable size.
+    """
     if s == 0.0:
         return key * x, lambda table, a: table
     g_step = 0.6 * coarseness**0.5
     score_step = min(coarseness * min(0.1 * norm, 0.25), g_step * s)
-    if 2 * REACH * norm / score_step < 4 * len(x):
+    if 2 * REACH * norm / score_step * len(x) < min(4 * len(x) ** 2, _TABLE):
         # one lattice of scores serves all x: the conditional law is a matrix
         scores = lattice(-REACH * norm, REACH * norm, score_step)
         g = (scores[:, None] - key * x) / s
         law = score_step / s * np.exp(-(g**2) / 2) / math.sqrt(2 * math.pi)
         laws = [law * g**a for a in range(3)]
         return scores, lambda table, a: table @ laws[a]
+    if 2 * REACH / g_step * len(x) > _TABLE / 100:
+        return None
     g = lattice(-REACH, REACH, g_step)
     w = g_step * np.exp(-(g**2) / 2) / math.sqrt(2 * math.pi)
     return key * x[:, None] + s * g, lambda table, a: table @ (w * g**a)

@@ -187,7 +187,10 @@ def best_on_manifold(question: Question, tol: float) -> Best:
         if zero is not None:
             return zero
         edge = _unattained(question, lowest)
-    for start in _promising(lowest, unit):
+    starts = _promising(lowest, unit)
+    if not starts and edge is None:
+        starts = [min(lowest, key=lambda pair: pair[0])[1]]
+    for start in starts:
         found = _refine(question, start, tol, tilt=abs(start.alignment) < 1)
         if minimum is None or found[0].value < minimum.value:
             minimum, best = found
@@ -201,7 +204,14 @@ def best_on_manifold(question: Question, tol: float) -> Best:
         sideways, start = min((_value(question, p, SEARCH), i) for i, p in enumerate(tilted))
         if sideways < minimum.value - max(1e-9, _SLACK[question.kind]) * unit:
             minimum, best = _refine(question, tilted[start], tol, tilt=True)
-    return _ended(question, _upright(question, best), minimum.residual, minimum.value_error, minimum.status)
+    best = _upright(question, best)
+    if best.scale > 0.7 * grid[-1] and not question.model.unit_norm:
+        note = (
+            f"the risk keeps falling as the norm of the key goes to infinity; the value is at |k| = {best.scale:.3g}."
+        )
+        rest = 2 * abs(minimum.value - _value(question, replace(best, scale=best.scale / 2), SEARCH))
+        return _ended(question, best, minimum.residual, rest, Status.UNBOUNDED, note)
+    return _ended(question, best, minimum.residual, minimum.value_error, minimum.status)
 
 
 def _ended(
@@ -252,10 +262,9 @@ def _scan(question: Question, grid: np.ndarray) -> Scanned:
     else:
         values = map(question.scan, points)
     for row in points:
-        try:
-            found = next(values)
-        except TooSteep:
-            break
+        found = next(values)
+        if np.all(np.isposinf(found)):
+            break  # tables end at this norm
         for sign in (1, -1):
             side = [(float(v), p) for v, p in zip(found, row, strict=True) if p.alignment * sign > 0 and np.isfinite(v)]
             if side:
@@ -285,7 +294,13 @@ def _at_zero(question: Question, lowest: Scanned, smallest: float) -> Best | Non
 
 
 def _value(question: Question, point: Point, coarseness: float) -> float:
-    return question.least(question.value_form(point.constants, point.key, point.scale**2, coarseness))[0]
+    """The least risk over v; infinite where a kernel is too steep for its tables, or beyond the norms of the scan."""
+    if point.scale > 1.01 * scales(question)[-1]:
+        return math.inf
+    try:
+        return question.least(question.value_form(point.constants, point.key, point.scale**2, coarseness))[0]
+    except TooSteep:
+        return math.inf
 
 
 def _zeros(question: Question) -> dict[str, float]:
@@ -323,7 +338,7 @@ def _unattained(question: Question, lowest: Scanned) -> Best | None:
     """The infimum at an end of the scan: the risk still falls, or is flat, towards a norm of 0 or infinity."""
     value, point = min(lowest, key=lambda pair: pair[0])
     last = max(p.index for _, p in lowest)
-    slack = 1e-11 * question.task.label_var
+    slack = max(1e-11, _SLACK[question.kind]) * question.task.label_var
     flat = {p.index: (v, p) for v, p in reversed(lowest) if v <= value + slack}
     if last == 0 or len(flat) == last + 1:
         return None  # the norm does not matter at all
@@ -477,17 +492,14 @@ def best_of_all(question: Question, manifold: Best, tol: float, seed: int) -> Be
     manifold's best itself where nothing lower is found.
     """
     names, unit_norm = question.free, question.model.unit_norm
-    norm = math.sqrt(manifold.overlaps.key_sq) if manifold.overlaps.key_sq > 0 else 1.0
+    norm = math.sqrt(manifold.overlaps.key_sq)
+    if manifold.status is not Status.CONVERGED or not norm > 0:
+        norm = 1.0
     rng = np.random.default_rng([seed, 2])
-    along = manifold.overlaps.key / norm
-    side = math.sqrt(max(0.0, 1.0 - along**2))
-    directions = [
-        [along, 0.0, side],
-        [along, 0.2, side + 0.2],
-        [0.0, 1.0, 0.0],
-        [0.1, 1.0, 0.1],
-        *rng.standard_normal((6, 3)),
-    ]
+    along = min(1.0, max(-1.0, manifold.overlaps.key / math.sqrt(manifold.overlaps.key_sq or 1.0)))
+    side = math.sqrt(1.0 - along**2)
+    swapped = [[0.03 * f, f, 0.03 * f] for f in (0.3, 1.0, 3.0)] if not unit_norm else [[0.0, 1.0, 0.0]]
+    directions = [[along, 0.2, side + 0.2], *swapped, *rng.standard_normal((6, 3))]
     unit = {name: max(0.3, abs(manifold.constants.get(name, 0.0))) for name in names}
 
     def unpack(x: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
@@ -498,16 +510,21 @@ def best_of_all(question: Question, manifold: Best, tol: float, seed: int) -> Be
 
     def value(x: np.ndarray, coarseness: float = SEARCH) -> float:
         k, constants = unpack(x)
-        return best_value(quadratic(question, constants, k, coarseness), unit_norm)[0]
+        if not unit_norm and float(k @ k) > (1.01 * scales(question)[-1]) ** 2:
+            return math.inf
+        try:
+            return best_value(quadratic(question, constants, k, coarseness), unit_norm)[0]
+        except TooSteep:
+            return math.inf
 
     starts = [np.concatenate([d, np.zeros(len(names))]) for d in directions]
-    ranked = sorted((value(x), i) for i, x in enumerate(starts[2:], start=2))
-    chosen = [starts[i] for i in (1, *(i for _, i in ranked[:_STARTS]))]
+    ranked = sorted((value(x), i) for i, x in enumerate(starts[1:], start=1))
+    chosen = [starts[i] for i in (0, *(i for _, i in ranked[:_STARTS]))]
     # tables off k* and on it differ by their errors, which must not pass for a slope
     kind = "rough" if issubclass(question.activation, KernelActivation) else question.kind
     tol = max(tol, _LEAST_TOLERANCE[kind])
     found = min((newton(value, x, tol=tol, steps=_DIFFERENCES[kind]) for x in chosen), key=lambda m: m.value)
-    if not found.value < value(starts[0]) - max(1e-9, _SLACK[kind]) * question.task.label_var:
+    if not found.value < manifold.excess.value - max(1e-9, _SLACK[kind]) * question.task.label_var:
         return manifold
     k, constants = unpack(found.x)
     lowest, v = best_value(quadratic(question, constants, k, FINAL), unit_norm)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from needlepoint.channels.branches import classify
+from needlepoint.channels.branches import NEAR
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.estimates import Estimate
@@ -64,7 +64,7 @@ def predict_population(
         return _at(task, model, learner, options, overlaps, excess)
     question = Question(task, model)
     best = best_on_manifold(question, options.tol or _TOLERANCE)
-    if learner.within == "all" and best.status is not Status.UNBOUNDED:
+    if learner.within == "all":
         best = best_of_all(question, best, options.tol or _TOLERANCE, options.seed)
     return _searched(task, model, learner, options, best)
 
@@ -114,10 +114,6 @@ def _at(
     **more: Any,
 ) -> Prediction:
     resolved = resolved or model
-    five = overlaps.five()
-    norms = np.sqrt([overlaps.key_sq, overlaps.value_sq])
-    k, v = np.where(norms > 0, norms, 1.0)
-    unit = five / np.array([k, v, v, k, k * v])
     return _prediction(
         task,
         model,
@@ -125,10 +121,20 @@ def _at(
         options,
         excess,
         overlaps=overlaps,
-        branch=classify(task, resolved, unit[:, None])[0],
+        branch=_branch(overlaps),
         resolved=(task, resolved, learner),
         **more,
     )
+
+
+def _branch(overlaps: Overlaps) -> str:
+    """Where k and v point: oracle (k along k*, v along v*), swapped (the other way round) or other."""
+    norms = math.sqrt(overlaps.key_sq), math.sqrt(overlaps.value_sq)
+    k, v = (n if n > 0 else 1.0 for n in norms)
+    if min(abs(overlaps.key) / k, abs(overlaps.value) / v) > 1 - NEAR:
+        return "oracle"
+    swapped = min(abs(overlaps.key_on_value) / k, abs(overlaps.value_on_key) / v) > 1 - NEAR
+    return "swapped" if swapped else "other"
 
 
 def _prediction(

@@ -25,6 +25,7 @@ from needlepoint.theory.max_place import winner_rule
 
 _SCRAMBLES = 16
 _QMC_RTOL = 1e-4
+_UNSEEN = 1e-10
 _QMC_POINTS = (10, 14)  # log2 of the first and the last number of points a scramble
 _NODES = (64, 128, 256, 512, 1024, 2048, 4096)  # of the trapezoid rule
 _REFINE = (1, 2, 4, 8, 16)  # divisions of the winner's rule
@@ -228,6 +229,9 @@ def qmc(task: SingleLocation, model: KeyValueAttention, overlaps: Overlaps, seed
         moments = found[0]
         risks = [float(field_moments.excess_risk(task, m, overlaps)) for m in found]
         value, error = float(np.mean(risks)), 3 * float(np.std(risks, ddof=1) / np.sqrt(_SCRAMBLES))
-        if error <= _QMC_RTOL * abs(value):
+        if _UNSEEN * abs(value) < error <= _QMC_RTOL * abs(value) or overlaps.key_sq == 0:
             break
+    if error <= _UNSEEN * abs(value) and overlaps.key_sq > 0:
+        # scramblings that agree to the last digit may have missed a rare event together
+        error = 3 * (task.label_var + overlaps.value_sq) / (_SCRAMBLES * 2 ** _QMC_POINTS[1])
     return Estimate(value, max(error, rounding(task, overlaps, value, moments)))
