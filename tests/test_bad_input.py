@@ -139,7 +139,7 @@ QUESTIONS = {
         predict(model=UNIT, learner=DESCENT),
         MISS,
         "predict(MaxSLR, KeyValueAttention",
-        f"nearest are {NEAREST}",
+        NEAREST,
     ),
     "descent, measured": (
         simulate(model=UNIT, learner=DESCENT),
@@ -262,7 +262,7 @@ COMMANDS = {
             *asked(model="KeyValueAttention(Erf(1), True)", learner="ProjectedDescent(0.1, 4, Overlaps(1, 1))"),
         ],
         "NoTheory",
-        f"the nearest are {NEAREST}",
+        NEAREST,
     ),
     "no overlaps": ([*SIMULATE, *asked()], "overlaps= is needed"),
     "Gram matrix": ([*SIMULATE, *asked(), "--overlaps", "Overlaps(2, 1)"], "Gram matrix of (k*, k)"),

@@ -393,8 +393,8 @@ def test_every_registered_spec_has_a_family_and_only_declared_fields(cls):
     ("kind", "text"),
     [
         (Real(), "a real number that is finite"),
-        (Real(infinite=True), "a real number"),
-        (Real(lo=0, infinite=True), ">= 0"),
+        (Real(infinite=True), "a real number or inf"),
+        (Real(lo=0, infinite=True), ">= 0 or inf"),
         (Real(lo=0, hi=1, open_lo=True), "> 0 and <= 1 and finite"),
         (Real(hi=2), "<= 2 and finite"),
         (Real(lo=0, free=True), ">= 0 and finite, or None (chosen by the library)"),

@@ -60,7 +60,8 @@ def _miss(verb: str, asked: tuple[type, type, type]) -> str:
     def closeness(key: Key) -> int:
         return sum(a is b for a, b in zip(asked, key[1:], strict=True)) - 10 * (key[0] != verb)
 
-    nearest = sorted((k for k in _RULES if k[0] == verb), key=closeness, reverse=True)[:3]
+    # by name among the equally close, so that the sentence does not depend on what was imported first
+    nearest = sorted((k for k in _RULES if k[0] == verb), key=lambda k: (-closeness(k), describe(k)))[:3]
     listed = "; ".join(describe(k) for k in nearest) or "none yet"
     return f"no rule for {describe((verb, *asked))}; the nearest are {listed}."
 
