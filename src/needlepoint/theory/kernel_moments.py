@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -20,6 +21,7 @@ from needlepoint.theory.field_moments import MaxMoments, SpikedMoments
 REACH = max_place.REACH
 _TABLE = 20_000_000  # largest number of (u, score) pairs; beyond it the kernel is too steep for this route
 _WIDE = 2.0  # least slope of the log-kernel, a standard deviation of the score, beyond which it sets the step in u
+_BEND = 8.0  # units of u in which the step in u doubles
 _BLOCK = 2_000_000  # scores held at once
 
 LogKernel = Callable[[np.ndarray], np.ndarray]
@@ -39,18 +41,18 @@ def spiked(
         found = token_transforms(log_kernel, scores, longer[0][0] - 1, task.longest, coarseness)
         if found is None:
             return None
-        step, (relevant, other) = found
-        parts += [[p * mean for mean in _spiked_at_length(n, step, relevant, other)] for n, p in longer]
+        du, (relevant, other) = found
+        parts += [[p * mean for mean in _spiked_at_length(n, du, relevant, other)] for n, p in longer]
     return SpikedMoments(*map(sum, zip(*parts, strict=True)))
 
 
 def token_transforms(
     log_kernel: LogKernel, scores: list[tuple[float, float]], fewest: int, longest: int, coarseness: float
-) -> tuple[float, list[np.ndarray]] | None:
+) -> tuple[np.ndarray, list[np.ndarray]] | None:
     r"""eq:kernel-moments. $\psi_{j,a}(u) = E[\xi^aT^je^{-T}]$, $T = e^uw(\chi)$, $j, a = 0, 1, 2$, for tokens with
     scores $\chi = \mathrm{mean} + \xi$, $\xi\sim N(0, \mathrm{std}^2)$.
 
-    Step in u and an array (j, a, u) for each (mean, std); there are at least `fewest` tokens of the last kind.
+    Weights in u and an array (j, a, u) for each (mean, std); there are at least `fewest` tokens of the last kind.
     Trapezoid rules in the score and in u are exact to rounding for smooth kernels.
     """
     steepest = max(std for _, std in scores)
@@ -60,11 +62,12 @@ def token_transforms(
     x = lattice(-REACH, REACH, step_x)
     weights = step_x * np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
     log_w = [log_kernel(mean + std * x) for mean, std in scores]
-    slope = min(float(np.min(np.abs(np.diff(w)))) for w in log_w) / step_x
+    slopes = [np.abs(np.gradient(w, step_x)) for w in log_w]
     # u stops where e^(-sum T) has died: not all tokens have scores below this many standard deviations
     deep = x > special.ndtri(10 ** (-18.0 / fewest))
-    step, u = _u_grid([log_w[-1][deep]], log_w, slope, longest, coarseness, len(x))
-    if u is None:
+    low, high = _u_range(log_w, log_w[-1][deep], longest)
+    u, du = _u_rule(low, high, log_w, slopes, coarseness)
+    if len(u) * len(x) > _TABLE:
         return None
     moments = []
     for log_weight, (_, std) in zip(log_w, scores, strict=True):
@@ -73,17 +76,33 @@ def token_transforms(
         survive = np.exp(-t)
         once = t * survive
         moments.append(np.stack([survive @ powers, once @ powers, (t * once) @ powers]).transpose(0, 2, 1))
-    return step, moments
+    return du, moments
 
 
-def _u_grid(
-    common: list[np.ndarray], log_w: list[np.ndarray], slope: float, longest: int, coarseness: float, nodes: int
-) -> tuple[float, np.ndarray | None]:
-    # where the logarithm of the kernel varies widely over the scores, its law smooths the transforms in u
-    step = 0.2 * coarseness * max(1.0, slope / _WIDE)
-    low = -max(float(w.max()) for w in log_w) - 38.0 - math.log(longest)
-    high = -min(float(w.min()) for w in common) + 5.0
-    return step, None if not (high - low) / step * nodes <= _TABLE else lattice(low, high, step)
+def _u_range(log_w: list[np.ndarray], common: np.ndarray, longest: int) -> tuple[float, float]:
+    """Where the integrands in u are not negligible; `common` are kernels of which one token at least is no lower."""
+    return -max(float(w.max()) for w in log_w) - 38.0 - math.log(longest), -float(common.min()) + 5.0
+
+
+def _u_rule(
+    low: float, high: float, log_w: list[np.ndarray], slopes: list[np.ndarray], coarseness: float
+) -> tuple[np.ndarray, np.ndarray]:
+    r"""Nodes and weights in u. Where the logarithm of the kernel varies widely over the scores, its law smooths the
+    transforms and steps may be larger: all of them for softmax, and beyond some c for kernels whose logarithm is
+    steep at low scores alone, where $u = c + \tau + be^{\tau/b}$ with $\tau$ on a lattice.
+    """
+    least = max(1.0, float(min(map(np.min, slopes))) / _WIDE)
+    step = 0.2 * min(coarseness, 2.5) * least
+    if min(s[0] for s in slopes) < 2 * _WIDE * least:
+        u = lattice(low, high, step)
+        return u, np.full(len(u), step)
+    # scores are low where the slope has more than half of its value at the lowest
+    bend = -min(float(w[np.argmax(s < s[0] / 2)]) for w, s in zip(log_w, slopes, strict=True))
+    c = bend + _BEND
+    end = high - c if high < c else _BEND * math.log1p((high - c) / _BEND)
+    tau = lattice(low - c - _BEND * math.exp(min(0.0, low - c) / _BEND), end, step)
+    growth = np.exp(tau / _BEND)
+    return c + tau + _BEND * growth, step * (1 + growth)
 
 
 def _products(u: np.ndarray, log_w: np.ndarray) -> np.ndarray:
@@ -93,7 +112,7 @@ def _products(u: np.ndarray, log_w: np.ndarray) -> np.ndarray:
     return np.exp(np.minimum(np.add.outer(u, log_w), 700.0))
 
 
-def _spiked_at_length(length: int, step: float, r: np.ndarray, p: np.ndarray) -> SpikedMoments:
+def _spiked_at_length(length: int, du: np.ndarray, r: np.ndarray, p: np.ndarray) -> SpikedMoments:
     r"""eq:kernel-risk. $E[g\sigma_l] = \int du\,E[gT_le^{-\sum T}]$ and $E[g\sigma_l\sigma_m] =
     \int du\,E[gT_lT_me^{-\sum T}]$, which factorise over tokens.
     """
@@ -102,7 +121,7 @@ def _spiked_at_length(length: int, step: float, r: np.ndarray, p: np.ndarray) ->
     all_others, but_one, but_two = empty**n, empty ** (n - 1), empty ** max(n - 2, 0)
 
     def mean(integrand: np.ndarray) -> float:
-        return step * float(np.sum(integrand))
+        return float(integrand @ du)
 
     return SpikedMoments(
         weight=mean(r[1, 0] * all_others),
@@ -130,9 +149,9 @@ def maximal(
         found = token_transforms(log_kernel, [(0.0, math.sqrt(key_sq))], longer[0][0], task.longest, coarseness)
         if found is None:
             return None
-        step, (p,) = found
+        du, (p,) = found
         if task.snr == 0:  # any token may be the relevant one, whatever the fields
-            stars = _uniform_place(longer, p, step, key, key_sq)
+            stars = _uniform_place(longer, p, du, key, key_sq)
         else:
             stars = _race(task.snr, longer, log_kernel, key, key_sq, coarseness, rest)
         if stars is None:
@@ -140,7 +159,7 @@ def maximal(
         empty = np.clip(p[0, 0], 0.0, 1.0)
         for n, probability in longer:
             pairs = p[2, 2] * empty ** (n - 1) + (n - 1) * p[1, 1] ** 2 * empty ** (n - 2)
-            squares = n * step * np.array([np.sum(p[2, 0] * empty ** (n - 1)), np.sum(pairs)])
+            squares = n * np.array([(p[2, 0] * empty ** (n - 1)) @ du, pairs @ du])
             total[3:] += probability * squares
         total[:3] += stars
     weight, rest_star, rest_rest, weights_sq, scores_sq = map(float, total)
@@ -150,15 +169,15 @@ def maximal(
 LengthLaw = Sequence[tuple[int, float]]
 
 
-def _uniform_place(law: LengthLaw, p: np.ndarray, step: float, key: float, key_sq: float) -> np.ndarray:
+def _uniform_place(law: LengthLaw, p: np.ndarray, du: np.ndarray, key: float, key_sq: float) -> np.ndarray:
     """eq:max-kernel at snr 0: E g_J (...) = E sum g_l (...) / L, with g and chi* the two parts of the score."""
     empty = np.clip(p[0, 0], 0.0, 1.0)
     rest_sq = max(key_sq - key**2, 0.0)
     weight = both = 0.0
     for n, probability in law:
         pairs = p[1, 2] * empty ** (n - 1) + (n - 1) * p[1, 1] * p[0, 1] * empty ** (n - 2)
-        weight += probability * step * float(np.sum(p[1, 0] * empty ** (n - 1)))
-        both += probability * step * float(np.sum(pairs))
+        weight += probability * float((p[1, 0] * empty ** (n - 1)) @ du)
+        both += probability * float(pairs @ du)
     if key_sq == 0:
         return np.array([weight, 0.0, weight])
     # chi* = kappa chi / q + s e / sqrt(q), g = s chi / q - kappa e / sqrt(q), with e independent of the score
@@ -192,16 +211,18 @@ def _race(
     scores, given = laws
     log_w = log_kernel(scores)
     along = log_kernel(math.sqrt(key_sq) * x)
-    slope = float(np.min(np.abs(np.diff(along)))) / (2 * step)  # given chi* there is half as much to smooth
+    slope = np.abs(np.gradient(along, 2 * step))  # given chi* there is half as much to smooth
     shortest, longest = law[0][0], law[-1][0]
     deep = x > special.ndtri(10 ** (-18.0 / shortest))
-    step_u, u = _u_grid([along[deep]], [log_w], slope, longest, coarseness, nodes)
-    if u is None or len(u) * log_w.size > 50 * _TABLE:
+    low, high = _u_range([log_w], along[deep], longest)
+    u, du = _u_rule(low, high, [along], [slope], coarseness)
+    if len(u) * nodes > _TABLE or len(u) * log_w.size > 50 * _TABLE:
         return None
     step_y, winning, losing = max_place.race(snr, step, nodes, longest)
     phi = np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
     total = np.zeros(3)
-    for block in np.array_split(u, max(1, math.ceil(len(u) * log_w.size / _BLOCK))):
+    blocks = max(1, math.ceil(len(u) * log_w.size / _BLOCK))
+    for block, weight in zip(np.array_split(u, blocks), np.array_split(du, blocks), strict=True):
         t = _products(block, log_w)
         survive = np.exp(-t)
         once = t * survive
@@ -216,10 +237,10 @@ def _race(
         lost = sum(p * n * slower ** (n - 1) for n, p in law)
         lost_but_one = sum(p * n * (n - 1) * slower ** (n - 2) for n, p in law) if s > 0 else 0.0
         for i, (own, other) in enumerate(terms):
-            total[i] += np.sum(winning(phi * own) * lost)
+            total[i] += weight @ np.sum(winning(phi * own) * lost, axis=-1)
             if other is not None:
-                total[i] += np.sum(win_g * losing(phi * other) * lost_but_one)
-    return total * step_u * step_y
+                total[i] += weight @ np.sum(win_g * losing(phi * other) * lost_but_one, axis=-1)
+    return total * step_y
 
 
 def _ladder(step: float) -> float:

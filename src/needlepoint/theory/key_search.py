@@ -35,6 +35,7 @@ _QMC_BUDGET = 17  # log2 of points times tokens in a search
 _DIFFERENCES = {"smooth": (1e-3, 1e-5), "rough": (1e-2, 1e-3)}
 _LEAST_TOLERANCE = {"smooth": 0.0, "rough": 3e-4}
 _SLACK = {"smooth": 1e-13, "rough": 1e-5}  # of a comparison of two risks, in units of the label's variance
+_COARSE = 1e-5  # uncertainty of a minimum, in the same units, above which its tables need not be fine
 _STARTS = 3
 _ROUNDS = 8
 _PROMISING = 0.03  # how far above the lowest a scanned point may lie, in units of the label's variance
@@ -219,9 +220,11 @@ def _ended(
 ) -> Best:
     """The risk at a point from (A, B), whose digits hold where v is large; its error is the change with the tables."""
     key_sq = point.scale**2
-    form = question.value_form(point.constants, point.key, key_sq, FINAL)
+    # the value at an end of the scan need not be known better than how far it is from the infimum
+    fine, coarse = (SEARCH, SCAN) if value_error > _COARSE * question.task.label_var else (FINAL, SEARCH)
+    form = question.value_form(point.constants, point.key, key_sq, fine)
     lowest, value = question.least(form)
-    error = abs(lowest - _value(question, point, SEARCH)) or abs(lowest - _value(question, point, SCAN))
+    error = abs(lowest - _value(question, point, coarse)) or abs(lowest - _value(question, point, SCAN))
     eps = float(np.finfo(float).eps)
     error += 32 * eps * (question.task.label_var + abs(form[0] * value))
     if issubclass(question.activation, Erf):

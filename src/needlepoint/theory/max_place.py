@@ -150,9 +150,10 @@ def race(snr: float, step: float, nodes: int, longest: int) -> tuple[float, Smoo
         return stride * step, _convolution(density, nodes, stride), _convolution(step * cdf, nodes, stride)
     g, w = (np.zeros(1), np.ones(1)) if math.isinf(snr) else gumbel_rule()
     at = shift[:, None] - g / (snr * step)
-    density = np.sinc(at) @ w
     cdf = step * ((0.5 + special.sici(np.pi * at)[0] / np.pi) @ w)
-    return step, _convolution(density, nodes), _convolution(cdf, nodes)
+    if math.isinf(snr):
+        return step, lambda b: b, _convolution(cdf, nodes)
+    return step, _convolution(np.sinc(at) @ w, nodes), _convolution(cdf, nodes)
 
 
 def _convolution(kernel: np.ndarray, nodes: int, stride: int = 1) -> Smoothing:
