@@ -202,3 +202,22 @@ def test_too_steep_a_kernel_is_refused():
     model, at = ndl.KeyValueAttention(ndl.Softplus()), ndl.Overlaps(1e6, 1.0, key_sq=1e12)
     found = ndl.excess_risk(ndl.SpikedSLR(2, 2.0), model, at)
     assert found == ndl.excess_risk(ndl.SpikedSLR(2, 2.0), model, at, "qmc")
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("key", [6.0, 40.0])
+@pytest.mark.parametrize("task", [ndl.SpikedSLR(3, 0.5), ndl.MaxSLR(3, math.inf), ndl.MaxSLR(2, 4.0)], ids=repr)
+def test_long_keys_of_softplus_against_even_steps(task, key, monkeypatch):
+    def means(coarseness):
+        route = kernel_moments.spiked if isinstance(task, ndl.SpikedSLR) else kernel_moments.maximal
+        return np.array(route(task, lambda x: ndl.Softplus.log_kernel(x, np), key, key**2, coarseness))
+
+    graded = means(1.0)
+    # negative twin: the same rule with steps that grow far too fast
+    monkeypatch.setattr(kernel_moments, "_BEND", 0.5)
+    hasty = means(1.0)
+    monkeypatch.setattr(kernel_moments, "_WIDE", 1e9)
+    even = means(1.0)
+    scale = np.abs(even) + 1e-3
+    assert np.all(np.abs(graded - even) < 1e-12 * scale)
+    assert not np.all(np.abs(hasty - even) < 1e-12 * scale)

@@ -10,7 +10,8 @@ import needlepoint as ndl
 from needlepoint.core.overlaps import Overlaps
 from needlepoint.numerics.precision import float64
 from needlepoint.theory import field_moments
-from needlepoint.theory.key_search import FINAL, Question, best_of_all, best_on_manifold, best_value, quadratic
+from needlepoint.theory.key_search import FINAL, Question, best_on_manifold
+from needlepoint.theory.off_manifold import best_of_all, best_value, quadratic
 
 INF = math.inf
 UNIFORM = dict.fromkeys((1, 2, 3), 1 / 3)

@@ -378,3 +378,14 @@ def test_a_landscape_that_does_not_exist():
             ndl.key_landscape(task, model, *bad)
     with pytest.raises(ndl.InvalidParameter, match="without free constants"):
         ndl.key_landscape(task, ndl.KeyValueAttention(ndl.Erf(shift=None)), 1.0, 1.0)
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("within", ["manifold", "all"])
+def test_a_search_reports_how_far_it_is(within):
+    seen = []
+    model = ndl.KeyValueAttention(ndl.Softplus())
+    ndl.predict(ndl.SpikedSLR(2, 2), model, ndl.Population(within), throw=False, progress=seen.append)
+    assert seen == sorted(seen)
+    assert len(set(seen)) > 5
+    assert seen[-1] == 1.0

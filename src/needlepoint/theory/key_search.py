@@ -12,11 +12,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy import optimize
 
 from needlepoint.channels import elementwise
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.overlaps import Overlaps
+from needlepoint.core.results import Progress, silent
 from needlepoint.core.status import Status
 from needlepoint.models.activations import Activation, Erf, KernelActivation, Linear
 from needlepoint.models.attention import KeyValueAttention
@@ -32,12 +32,13 @@ SCAN, SEARCH, FINAL = 4.0, 2.0, 1.0
 _ALIGNMENTS = (1.0, 0.6, -0.6, -1.0)
 _QMC_POINTS = {SCAN: 9, SEARCH: 13, FINAL: 14}
 _QMC_BUDGET = 17  # log2 of points times tokens in a search
-_DIFFERENCES = {"smooth": (1e-3, 1e-5), "rough": (1e-2, 1e-3)}
-_LEAST_TOLERANCE = {"smooth": 0.0, "rough": 3e-4}
-_SLACK = {"smooth": 1e-13, "rough": 1e-5}  # of a comparison of two risks, in units of the label's variance
+DIFFERENCES = {"smooth": (1e-3, 1e-5), "rough": (1e-2, 1e-3)}
+LEAST_TOLERANCE = {"smooth": 0.0, "rough": 3e-4}
+SLACK = {"smooth": 1e-13, "rough": 1e-5}  # of a comparison of two risks, in units of the label's variance
 _COARSE = 1e-5  # uncertainty of a minimum, in the same units, above which its tables need not be fine
-_STARTS = 3
+STARTS = 3
 _ROUNDS = 8
+_SCANNING = 0.5  # share of the work that is the scan
 _PROMISING = 0.03  # how far above the lowest a scanned point may lie, in units of the label's variance
 
 
@@ -175,10 +176,10 @@ def scales(question: Question) -> np.ndarray:
 Scanned = list[tuple[float, Point]]
 
 
-def best_on_manifold(question: Question, tol: float) -> Best:
+def best_on_manifold(question: Question, tol: float, progress: Progress = silent) -> Best:
     """Scan norms, alignments and constants, refine the best few, then look sideways."""
     grid = scales(question)
-    lowest = _scan(question, grid)
+    lowest = _scan(question, grid, progress)
     if not lowest:
         nothing = Overlaps(0.0, 0.0, key_sq=0.0, value_sq=0.0)
         return Best(nothing, {}, Estimate(math.nan, math.inf), math.nan, math.nan, Status.DIVERGED)
@@ -191,7 +192,8 @@ def best_on_manifold(question: Question, tol: float) -> Best:
     starts = _promising(lowest, unit)
     if not starts and edge is None:
         starts = [min(lowest, key=lambda pair: pair[0])[1]]
-    for start in starts:
+    for i, start in enumerate(starts):
+        progress(_SCANNING + (1 - _SCANNING) * i / len(starts))
         found = _refine(question, start, tol, tilt=abs(start.alignment) < 1)
         if minimum is None or found[0].value < minimum.value:
             minimum, best = found
@@ -203,7 +205,7 @@ def best_on_manifold(question: Question, tol: float) -> Best:
         # by symmetry an aligned key is stationary; is it a minimum?
         tilted = [replace(best, alignment=best.alignment * math.cos(angle)) for angle in (0.05, 0.4)]
         sideways, start = min((_value(question, p, SEARCH), i) for i, p in enumerate(tilted))
-        if sideways < minimum.value - max(1e-9, _SLACK[question.kind]) * unit:
+        if sideways < minimum.value - max(1e-9, SLACK[question.kind]) * unit:
             minimum, best = _refine(question, tilted[start], tol, tilt=True)
     best = _upright(question, best)
     if best.scale > 0.7 * grid[-1] and not question.model.unit_norm:
@@ -248,7 +250,7 @@ def _upright(question: Question, point: Point) -> Point:
     return replace(point, alignment=-point.alignment, constants=flipped)
 
 
-def _scan(question: Question, grid: np.ndarray) -> Scanned:
+def _scan(question: Question, grid: np.ndarray, progress: Progress) -> Scanned:
     """The lowest point at each norm, with keys towards k* and away from it apart, in the order of the grid."""
     lowest: Scanned = []
     points = [
@@ -265,6 +267,7 @@ def _scan(question: Question, grid: np.ndarray) -> Scanned:
     else:
         values = map(question.scan, points)
     for row in points:
+        progress(_SCANNING * row[0].index / len(grid))
         found = next(values)
         if np.all(np.isposinf(found)):
             break  # tables end at this norm
@@ -283,7 +286,7 @@ def _at_zero(question: Question, lowest: Scanned, smallest: float) -> Best | Non
     """The point k = 0, where every weight is the same, if a parabola through the smallest keys has its vertex there."""
     constants = _zeros(question)
     here = _value(question, Point(0, 0.0, 1.0, constants), SEARCH)
-    if min(v for v, _ in lowest) < here - _SLACK[question.kind] * question.task.label_var:
+    if min(v for v, _ in lowest) < here - SLACK[question.kind] * question.task.label_var:
         return None
     plus, minus = (_value(question, Point(0, smallest, sign, constants), SEARCH) for sign in (1.0, -1.0))
     curvature = plus + minus - 2 * here
@@ -334,14 +337,14 @@ def _promising(lowest: Scanned, unit: float) -> list[Point]:
         inner = [i for i in range(1, len(values) - 1) if side[i - 1][1].index not in ends]
         chosen += [side[i - 1] for i in inner if values[i] <= min(values[i - 1], values[i + 1])]
     chosen.sort(key=lambda pair: pair[0])
-    return [p for v, p in chosen if v <= chosen[0][0] + _PROMISING * unit][:_STARTS]
+    return [p for v, p in chosen if v <= chosen[0][0] + _PROMISING * unit][:STARTS]
 
 
 def _unattained(question: Question, lowest: Scanned) -> Best | None:
     """The infimum at an end of the scan: the risk still falls, or is flat, towards a norm of 0 or infinity."""
     value, point = min(lowest, key=lambda pair: pair[0])
     last = max(p.index for _, p in lowest)
-    slack = max(1e-11, _SLACK[question.kind]) * question.task.label_var
+    slack = max(1e-11, SLACK[question.kind]) * question.task.label_var
     flat = {p.index: (v, p) for v, p in reversed(lowest) if v <= value + slack}
     if last == 0 or len(flat) == last + 1:
         return None  # the norm does not matter at all
@@ -389,8 +392,8 @@ def _refine(question: Question, start: Point, tol: float, tilt: bool) -> tuple[M
     x0 = np.zeros(scaled + tilt + len(names))
     if not len(x0):
         return Minimum(x0, value(x0), 0.0, 0.0, Status.CONVERGED, ()), start
-    tolerance = max(tol, _LEAST_TOLERANCE[question.kind])
-    found = newton(value, x0, tol=tolerance, steps=_DIFFERENCES[question.kind])
+    tolerance = max(tol, LEAST_TOLERANCE[question.kind])
+    found = newton(value, x0, tol=tolerance, steps=DIFFERENCES[question.kind])
     return found, at(found.x)
 
 
@@ -438,105 +441,3 @@ def _by_slopes(question: Question, start: Point, tol: float) -> tuple[Minimum, P
     found = minimise(value_and_grad, np.zeros((1, len(names) + 1)), tol=tol)
     moved = {n: float(constants[i] + unit[i] * found.x[i + 1]) for i, n in enumerate(names)}
     return found, replace(start, scale=start.scale * math.exp(found.x[0]), constants=moved)
-
-
-# --- over all overlaps ---------------------------------------------------------------------------
-
-
-Form = tuple[float, np.ndarray, np.ndarray]
-
-
-def quadratic(question: Question, constants: Mapping[str, float], k: np.ndarray, coarseness: float) -> Form:
-    r"""eq:value-matrix. $G$, $b$ and $M$ of $R = G - 2b\cdot v + v^TMv$ for $v = (\theta, \nu, v_3, v_4)$ in the frame
-    where $k = (\kappa, \eta, k_3, 0)$: the risk is a quadratic of v, read off at 12 points.
-    """
-    kappa, eta, k3 = k
-    key_sq = float(kappa**2 + eta**2 + k3**2)
-    moments = question.moments(constants, float(kappa), key_sq, coarseness, rest=True)
-    e = np.eye(4)
-    pairs = [(i, j) for i in range(3) for j in range(i)]
-    v = np.array([np.zeros(4), *e, *-e, *[e[i] + e[j] for i, j in pairs]]).T
-    along = kappa * v[0] + eta * v[1] + k3 * v[2]
-    seven = (kappa, v[1], v[0], eta, along, key_sq, np.sum(v**2, axis=0))
-    risk = field_moments.excess_risk(question.task, moments, seven)
-    at_zero, plus, minus = risk[0], risk[1:5], risk[5:9]
-    M = np.diag((plus + minus) / 2 - at_zero)
-    for (i, j), joint in zip(pairs, risk[9:], strict=True):
-        M[i, j] = M[j, i] = (joint - plus[i] - plus[j] + at_zero) / 2
-    return at_zero, (minus - plus) / 4, M
-
-
-def best_value(form: Form, unit_norm: bool) -> tuple[float, np.ndarray]:
-    """The least of G - 2 b.v + v'Mv and its v, over R^4 or over the unit sphere (by the secular equation)."""
-    G, b, M = form
-    values, vectors = np.linalg.eigh(M)
-    c = vectors.T @ b
-    if not unit_norm:
-        usable = values > 1e-13 * max(values[-1], 1e-300)
-        y = np.where(usable, c / np.where(usable, values, 1.0), 0.0)
-        return float(G - c @ y), vectors @ y
-
-    def excess(mu: float) -> float:
-        return float(np.sum((c / (values - values[0] + mu)) ** 2)) - 1.0
-
-    tiny = 1e-14 * max(1.0, abs(values[-1]))
-    if excess(tiny) > 0:
-        mu = optimize.brentq(excess, tiny, 1.0 + 2 * float(np.linalg.norm(c)), xtol=1e-16)
-        y = c / (values - values[0] + mu)
-    else:  # b is orthogonal to the flattest direction: fill up along it
-        y = np.concatenate([[0.0], c[1:] / np.maximum(values[1:] - values[0], tiny)])
-        y[0] = math.sqrt(max(0.0, 1.0 - float(y @ y)))
-    y = y / np.linalg.norm(y)
-    return float(G - 2 * c @ y + y @ (values * y)), vectors @ y
-
-
-def best_of_all(question: Question, manifold: Best, tol: float, seed: int) -> Best:
-    """Minimisation over k in the frame (k*, v*, e3) from near the manifold's best, along v*, and at random; the
-    manifold's best itself where nothing lower is found.
-    """
-    names, unit_norm = question.free, question.model.unit_norm
-    norm = math.sqrt(manifold.overlaps.key_sq)
-    if manifold.status is not Status.CONVERGED or not norm > 0:
-        norm = 1.0
-    rng = np.random.default_rng([seed, 2])
-    along = min(1.0, max(-1.0, manifold.overlaps.key / math.sqrt(manifold.overlaps.key_sq or 1.0)))
-    side = math.sqrt(1.0 - along**2)
-    swapped = [[0.03 * f, f, 0.03 * f] for f in (0.3, 1.0, 3.0)] if not unit_norm else [[0.0, 1.0, 0.0]]
-    directions = [[along, 0.2, side + 0.2], *swapped, *rng.standard_normal((6, 3))]
-    unit = {name: max(0.3, abs(manifold.constants.get(name, 0.0))) for name in names}
-
-    def unpack(x: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
-        k = norm * x[:3]
-        if unit_norm:
-            k = x[:3] / np.linalg.norm(x[:3])
-        return k, {n: manifold.constants[n] + unit[n] * float(y) for n, y in zip(names, x[3:], strict=True)}
-
-    def value(x: np.ndarray, coarseness: float = SEARCH) -> float:
-        k, constants = unpack(x)
-        if not unit_norm and float(k @ k) > (1.01 * scales(question)[-1]) ** 2:
-            return math.inf
-        try:
-            return best_value(quadratic(question, constants, k, coarseness), unit_norm)[0]
-        except TooSteep:
-            return math.inf
-
-    starts = [np.concatenate([d, np.zeros(len(names))]) for d in directions]
-    ranked = sorted((value(x), i) for i, x in enumerate(starts[1:], start=1))
-    chosen = [starts[i] for i in (0, *(i for _, i in ranked[:_STARTS]))]
-    # tables off k* and on it differ by their errors, which must not pass for a slope
-    kind = "rough" if issubclass(question.activation, KernelActivation) else question.kind
-    tol = max(tol, _LEAST_TOLERANCE[kind])
-    found = min((newton(value, x, tol=tol, steps=_DIFFERENCES[kind]) for x in chosen), key=lambda m: m.value)
-    if not found.value < manifold.excess.value - max(1e-9, _SLACK[kind]) * question.task.label_var:
-        return manifold
-    k, constants = unpack(found.x)
-    lowest, v = best_value(quadratic(question, constants, k, FINAL), unit_norm)
-    excess = Estimate(lowest, abs(lowest - value(found.x)) + found.value_error + 1e-14 * (1 + float(v @ v)))
-    return Best(_from_vectors(k, v), constants, excess, found.residual, found.value_error, found.status)
-
-
-def _from_vectors(k: np.ndarray, v: np.ndarray) -> Overlaps:
-    """The seven overlaps of k (3) and v (4) in the frame; what is rounding off the manifold is put on it."""
-    k = np.where(np.abs(k) < 1e-7 * np.linalg.norm(k), 0.0, k)
-    v = np.where(np.abs(v) < 1e-7 * np.linalg.norm(v), 0.0, v)
-    return Overlaps(k[0], v[1], v[0], k[1], float(k @ v[:3]), float(k @ k), float(v @ v))

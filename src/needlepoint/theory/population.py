@@ -21,8 +21,9 @@ from needlepoint.numerics.precision import float64
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory import bayes, population_risk
 from needlepoint.theory.erf_sphere import best_on_sphere
-from needlepoint.theory.key_search import FINAL, Best, Question, best_of_all, best_on_manifold
+from needlepoint.theory.key_search import FINAL, Best, Question, best_on_manifold
 from needlepoint.theory.location_statements import linear_optimum, softmax_key
+from needlepoint.theory.off_manifold import best_of_all
 from needlepoint.theory.predicting import Options
 
 _TOLERANCE = 1e-8
@@ -63,9 +64,10 @@ def predict_population(
         excess, overlaps = linear_optimum(task)
         return _at(task, model, learner, options, overlaps, excess)
     question = Question(task, model)
-    best = best_on_manifold(question, options.tol or _TOLERANCE)
-    if learner.within == "all":
-        best = best_of_all(question, best, options.tol or _TOLERANCE, options.seed)
+    everywhere, tol = learner.within == "all", options.tol or _TOLERANCE
+    best = best_on_manifold(question, tol, lambda done: options.progress(done * (0.3 if everywhere else 1.0)))
+    if everywhere:
+        best = best_of_all(question, best, tol, options.seed, lambda done: options.progress(0.3 + 0.7 * done))
     return _searched(task, model, learner, options, best)
 
 

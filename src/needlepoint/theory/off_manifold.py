@@ -1,0 +1,131 @@
+"""The best key and value over all overlaps, off the invariant manifold too: the swapped minimum lies there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from scipy import optimize
+
+from needlepoint.core.estimates import Estimate
+from needlepoint.core.overlaps import Overlaps
+from needlepoint.core.results import Progress, silent
+from needlepoint.core.status import Status
+from needlepoint.models.activations import KernelActivation
+from needlepoint.numerics.minimise import newton
+from needlepoint.theory import field_moments
+from needlepoint.theory.key_search import (
+    DIFFERENCES,
+    FINAL,
+    LEAST_TOLERANCE,
+    SEARCH,
+    SLACK,
+    STARTS,
+    Best,
+    Question,
+    TooSteep,
+    scales,
+)
+
+Form = tuple[float, np.ndarray, np.ndarray]
+
+
+def quadratic(question: Question, constants: Mapping[str, float], k: np.ndarray, coarseness: float) -> Form:
+    r"""eq:value-matrix. $G$, $b$ and $M$ of $R = G - 2b\cdot v + v^TMv$ for $v = (\theta, \nu, v_3, v_4)$ in the frame
+    where $k = (\kappa, \eta, k_3, 0)$: the risk is a quadratic of v, read off at 12 points.
+    """
+    kappa, eta, k3 = k
+    key_sq = float(kappa**2 + eta**2 + k3**2)
+    moments = question.moments(constants, float(kappa), key_sq, coarseness, rest=True)
+    e = np.eye(4)
+    pairs = [(i, j) for i in range(3) for j in range(i)]
+    v = np.array([np.zeros(4), *e, *-e, *[e[i] + e[j] for i, j in pairs]]).T
+    along = kappa * v[0] + eta * v[1] + k3 * v[2]
+    seven = (kappa, v[1], v[0], eta, along, key_sq, np.sum(v**2, axis=0))
+    risk = field_moments.excess_risk(question.task, moments, seven)
+    at_zero, plus, minus = risk[0], risk[1:5], risk[5:9]
+    M = np.diag((plus + minus) / 2 - at_zero)
+    for (i, j), joint in zip(pairs, risk[9:], strict=True):
+        M[i, j] = M[j, i] = (joint - plus[i] - plus[j] + at_zero) / 2
+    return at_zero, (minus - plus) / 4, M
+
+
+def best_value(form: Form, unit_norm: bool) -> tuple[float, np.ndarray]:
+    """The least of G - 2 b.v + v'Mv and its v, over R^4 or over the unit sphere (by the secular equation)."""
+    G, b, M = form
+    values, vectors = np.linalg.eigh(M)
+    c = vectors.T @ b
+    if not unit_norm:
+        usable = values > 1e-13 * max(values[-1], 1e-300)
+        y = np.where(usable, c / np.where(usable, values, 1.0), 0.0)
+        return float(G - c @ y), vectors @ y
+
+    def excess(mu: float) -> float:
+        return float(np.sum((c / (values - values[0] + mu)) ** 2)) - 1.0
+
+    tiny = 1e-14 * max(1.0, abs(values[-1]))
+    if excess(tiny) > 0:
+        mu = optimize.brentq(excess, tiny, 1.0 + 2 * float(np.linalg.norm(c)), xtol=1e-16)
+        y = c / (values - values[0] + mu)
+    else:  # b is orthogonal to the flattest direction: fill up along it
+        y = np.concatenate([[0.0], c[1:] / np.maximum(values[1:] - values[0], tiny)])
+        y[0] = math.sqrt(max(0.0, 1.0 - float(y @ y)))
+    y = y / np.linalg.norm(y)
+    return float(G - 2 * c @ y + y @ (values * y)), vectors @ y
+
+
+def best_of_all(question: Question, manifold: Best, tol: float, seed: int, progress: Progress = silent) -> Best:
+    """Minimisation over k in the frame (k*, v*, e3) from near the manifold's best, along v*, and at random; the
+    manifold's best itself where nothing lower is found.
+    """
+    names, unit_norm = question.free, question.model.unit_norm
+    norm = math.sqrt(manifold.overlaps.key_sq)
+    if manifold.status is not Status.CONVERGED or not norm > 0:
+        norm = 1.0
+    rng = np.random.default_rng([seed, 2])
+    along = min(1.0, max(-1.0, manifold.overlaps.key / math.sqrt(manifold.overlaps.key_sq or 1.0)))
+    side = math.sqrt(1.0 - along**2)
+    swapped = [[0.03 * f, f, 0.03 * f] for f in (0.3, 1.0, 3.0)] if not unit_norm else [[0.0, 1.0, 0.0]]
+    directions = [[along, 0.2, side + 0.2], *swapped, *rng.standard_normal((6, 3))]
+    unit = {name: max(0.3, abs(manifold.constants.get(name, 0.0))) for name in names}
+
+    def unpack(x: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
+        k = norm * x[:3]
+        if unit_norm:
+            k = x[:3] / np.linalg.norm(x[:3])
+        return k, {n: manifold.constants[n] + unit[n] * float(y) for n, y in zip(names, x[3:], strict=True)}
+
+    def value(x: np.ndarray, coarseness: float = SEARCH) -> float:
+        k, constants = unpack(x)
+        if not unit_norm and float(k @ k) > (1.01 * scales(question)[-1]) ** 2:
+            return math.inf
+        try:
+            return best_value(quadratic(question, constants, k, coarseness), unit_norm)[0]
+        except TooSteep:
+            return math.inf
+
+    starts = [np.concatenate([d, np.zeros(len(names))]) for d in directions]
+    ranked = sorted((value(x), i) for i, x in enumerate(starts[1:], start=1))
+    chosen = [starts[i] for i in (0, *(i for _, i in ranked[:STARTS]))]
+    # tables off k* and on it differ by their errors, which must not pass for a slope
+    kind = "rough" if issubclass(question.activation, KernelActivation) else question.kind
+    tol = max(tol, LEAST_TOLERANCE[kind])
+    ends = []
+    for i, x in enumerate(chosen):
+        progress(i / len(chosen))
+        ends.append(newton(value, x, tol=tol, steps=DIFFERENCES[kind]))
+    found = min(ends, key=lambda m: m.value)
+    if not found.value < manifold.excess.value - max(1e-9, SLACK[kind]) * question.task.label_var:
+        return manifold
+    k, constants = unpack(found.x)
+    lowest, v = best_value(quadratic(question, constants, k, FINAL), unit_norm)
+    excess = Estimate(lowest, abs(lowest - value(found.x)) + found.value_error + 1e-14 * (1 + float(v @ v)))
+    return Best(_from_vectors(k, v), constants, excess, found.residual, found.value_error, found.status)
+
+
+def _from_vectors(k: np.ndarray, v: np.ndarray) -> Overlaps:
+    """The seven overlaps of k (3) and v (4) in the frame; what is rounding off the manifold is put on it."""
+    k = np.where(np.abs(k) < 1e-7 * np.linalg.norm(k), 0.0, k)
+    v = np.where(np.abs(v) < 1e-7 * np.linalg.norm(v), 0.0, v)
+    return Overlaps(k[0], v[1], v[0], k[1], float(k @ v[:3]), float(k @ k), float(v @ v))
