@@ -16,12 +16,12 @@ LEVELS = (
     {"core"},
     {"numerics"},
     {"tasks", "models", "learners"},
-    {"channels"},
+    {"channels", "vocabulary"},
     {"theory", "simulation"},
     {"studies"},
     {"plotting"},
     {"papers", "checkpoints"},
-    {"cli", "explorer"},
+    {"cli", "cli_studies", "explorer"},
 )
 LEVEL = {name: i for i, names in enumerate(LEVELS) for name in names}
 APART = ({"theory", "simulation"},)

@@ -456,7 +456,8 @@ def test_reproduce_as_a_program(tmp_path):
     assert done.stderr.startswith("[1/1] erf-flow: ")
     names = ["erf-flow.png", "erf-flow.pdf", "erf-flow-field.csv", "erf-flow-points.csv"]
     assert found["files"] == [f"out/{n}" for n in (*names, "agreement.csv", "report.html")]
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == sorted(Path(f).name for f in found["files"])
+    written = [*(Path(f).name for f in found["files"]), "points.sqlite"]
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == sorted(written)
     assert (found["size"], found["agreement"], found["troubles"]) == ("quick", [], [])
     assert (tmp_path / "out/erf-flow.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "out/erf-flow.pdf").read_bytes().startswith(b"%PDF")

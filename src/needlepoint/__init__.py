@@ -37,6 +37,14 @@ if TYPE_CHECKING:
     from needlepoint.models.user_activations import activation as activation
     from needlepoint.papers.citations import cite as cite
     from needlepoint.simulation.simulating import simulate as simulate
+    from needlepoint.studies.executors import Processes as Processes
+    from needlepoint.studies.executors import Serial as Serial
+    from needlepoint.studies.on_dask import Dask as Dask
+    from needlepoint.studies.refining import Refine as Refine
+    from needlepoint.studies.study import Study as Study
+    from needlepoint.studies.study import open_study as open_study
+    from needlepoint.studies.study import sweep as sweep
+    from needlepoint.studies.sweeps import Simulation as Simulation
     from needlepoint.tasks.single_location import MaxSLR as MaxSLR
     from needlepoint.tasks.single_location import SpikedSLR as SpikedSLR
     from needlepoint.theory.landscape import FixedPoint as FixedPoint
@@ -72,6 +80,11 @@ _HOMES = {
     "models.user_activations": ("activation",),
     "papers.citations": ("cite",),
     "simulation.simulating": ("simulate",),
+    "studies.executors": ("Processes", "Serial"),
+    "studies.on_dask": ("Dask",),
+    "studies.refining": ("Refine",),
+    "studies.study": ("Study", "open_study", "sweep"),
+    "studies.sweeps": ("Simulation",),
     "tasks.single_location": ("MaxSLR", "SpikedSLR"),
     "theory.landscape": (
         "FixedPoint",

@@ -1,4 +1,4 @@
-"""The command line: `needlepoint predict | simulate | compare | reproduce | figures | cite`.
+"""The command line: `needlepoint predict | simulate | compare | sweep | study | reproduce | figures | cite`.
 
 Nothing heavy is imported before a command needs it: `--help` answers without jax or matplotlib.
 """
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from needlepoint.cli_studies import Address, How, Memory, Workers, study_app, sweep
 from needlepoint.core.errors import InvalidParameter, NeedlepointError, NotConverged, one_line
 from needlepoint.core.jsonio import dumps
 
@@ -83,9 +84,7 @@ def _fail(sentence: str, code: int) -> int:
 def _specs(
     task: str | None, model: str | None, learner: str | None, spec: Path | None, changes: list[str] | None
 ) -> tuple[Spec, Spec | None, Spec]:
-    import needlepoint.learners
-    import needlepoint.models.attention
-    import needlepoint.tasks.single_location  # noqa: F401
+    import needlepoint.vocabulary  # noqa: F401
     from needlepoint.core.parsing import combine, read_spec_file
 
     document = read_spec_file(spec) if spec is not None else {}
@@ -240,9 +239,16 @@ def reproduce(
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Figures to draw; none is all")] = None,
     full: Annotated[bool, typer.Option("--full/--quick", help="The papers' sizes, or reduced ones")] = False,
     out: Annotated[Path, typer.Option(help="Folder for pictures, numbers and the report")] = Path("out"),
+    executor: How = "serial",
+    workers: Workers = None,
+    memory: Memory = None,
+    address: Address = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw figures with training over theory, and write report.html and agreement.csv."""
+    """Draw figures with training over theory, and write report.html and agreement.csv.
+
+    Finished points are kept in points.sqlite in the folder: an interrupted run goes on where it was.
+    """
     from needlepoint.papers.figures import figure
     from needlepoint.papers.figures import figures as registered
 
@@ -250,23 +256,27 @@ def reproduce(
     from needlepoint.papers.report import write_report
     from needlepoint.papers.runner import reproduce as reproduce_figure
     from needlepoint.papers.runner import writable, write_agreement
+    from needlepoint.studies.executors import executor_named, started
+    from needlepoint.studies.store import Store
 
     writable(out)
     size = "full" if full else "quick"
     done = []
-    for i, one in enumerate(wanted):
-        head = f"[{i + 1}/{len(wanted)}] {one.id}"
-        with _progress(head) as update:
-            done.append(
-                reproduce_figure(
-                    one, size, out, lambda text, fraction, head=head, update=update: update(fraction, f"{head}: {text}")
-                )
-            )
-        worst = max((abs(r.z) for r in done[-1].agreement), default=None)
-        tail = "" if worst is None else f", {len(done[-1].agreement)} comparisons, largest |z| {worst:.2f}"
-        print(f"{head}: {done[-1].seconds:.1f} s{tail}", file=sys.stderr)
-        for trouble in done[-1].troubles:
-            print(f"  {trouble}", file=sys.stderr)
+    chosen = executor_named(executor, workers=workers, memory=memory, address=address)
+    with Store(out / "points.sqlite") as store, started(chosen):
+        for i, one in enumerate(wanted):
+            head = f"[{i + 1}/{len(wanted)}] {one.id}"
+            with _progress(head) as update:
+
+                def say(text: str, fraction: float, head: str = head, update: Any = update) -> None:
+                    update(fraction, f"{head}: {text}")
+
+                done.append(reproduce_figure(one, size, out, say, store, chosen))
+            worst = max((abs(r.z) for r in done[-1].agreement), default=None)
+            tail = "" if worst is None else f", {len(done[-1].agreement)} comparisons, largest |z| {worst:.2f}"
+            print(f"{head}: {done[-1].seconds:.1f} s{tail}", file=sys.stderr)
+            for trouble in done[-1].troubles:
+                print(f"  {trouble}", file=sys.stderr)
     from needlepoint import __version__  # pyright: ignore[reportAttributeAccessIssue]
 
     write_agreement(out / "agreement.csv", done)
@@ -294,6 +304,9 @@ def cite(
     text = citation(what)
     print(dumps({"bibtex": text}) if as_json else text)
 
+
+app.command()(sweep)
+app.add_typer(study_app, name="study")
 
 if __name__ == "__main__":
     main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import time
 from collections.abc import Callable, Sequence
@@ -9,13 +10,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-import needlepoint as ndl
-from needlepoint.core.comparison import Row
+from needlepoint.core.comparison import Row, compare
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.results import Measurement, Prediction
 from needlepoint.papers.figures import Drawing, Figure, Point, Record, Size
+from needlepoint.studies.executors import Executor, Serial
+from needlepoint.studies.jobs import Job, Unit
+from needlepoint.studies.running import Tally, run
+from needlepoint.studies.store import Store
 
 Say = Callable[[str, float], None]
 """Called with what is being computed and the fraction of the figure done."""
@@ -36,42 +38,49 @@ class Reproduced:
     seconds: float
 
 
-def compute(points: Sequence[Point], say: Say = quiet) -> list[Record]:
-    """Run the points one after another; points that ask the same share one answer."""
-    records: list[Record] = []
-    answers: dict[Any, Any] = {}
-    for i, point in enumerate(points):
+def compute(
+    points: Sequence[Point], say: Say = quiet, store: Store | None = None, executor: Executor | None = None
+) -> list[Record]:
+    """What the points ask, from the store or computed; points that ask the same share one answer."""
+    jobs = _jobs(points)
+    labels = {job.id: f"{p.verb} {p.label}".strip() for p, job in reversed(list(zip(points, jobs, strict=True)))}
+    distinct = {job.id: job for job in jobs}
+    say(labels[jobs[0].id] if jobs else "", 0.0)
 
-        def progress(fraction: float, i: int = i, point: Point = point) -> None:
-            say(f"{point.verb} {point.label}".strip(), (i + fraction) / len(points))
+    def report(tally: Tally) -> None:
+        name = labels[tally.job.id] if tally.job else ""
+        say(name, min(tally.done / len(distinct), 1.0))
 
-        progress(0.0)
-        name = (point.verb, *point.question, tuple(sorted((k, _exactly(v)) for k, v in point.options.items())))
-        if name not in answers:
-            answers[name] = _run(point, records, progress)
-        records.append(Record(point, answers[name]))
+    with contextlib.ExitStack() as stack:
+        kept = store or stack.enter_context(Store())
+        tally = Tally(len(distinct))
+        for following in (False, True):  # predictions first, then the simulations that take their weights
+            units = (Unit([job]) for job in distinct.values() if (job.follow is not None) == following)
+            run(units, kept, executor or Serial(), tally, report)
+        results = {name: _answer(kept, name, labels[name]) for name in distinct}
     say("drawing", 1.0)
-    return records
+    return [Record(point, results[job.id]) for point, job in zip(points, jobs, strict=True)]
 
 
-def _exactly(value: Any) -> Any:
-    """A hashable stand-in that differs whenever the value does (the repr of an array is rounded)."""
-    return (value.shape, value.tobytes()) if isinstance(value, np.ndarray) else repr(value)
-
-
-def _run(point: Point, before: Sequence[Record], progress: Callable[[float], None]) -> Any:
-    specs, options = point.question, dict(point.options)
-    if point.follow:
-        chosen = next((r.result for r in before if r.point.verb == "predict" and r.point.question == specs), None)
-        if chosen is None:
+def _jobs(points: Sequence[Point]) -> list[Job]:
+    predictions: dict[Any, Job] = {}
+    jobs = []
+    for point in points:
+        before = predictions.get(point.question) if point.follow else None
+        if point.follow and before is None:
             raise ValueError(f"point {point.label!r} follows a prediction that does not come before it")
-        specs, options["overlaps"] = chosen.resolved, chosen.overlaps
-    function = getattr(ndl, point.verb)
-    if point.verb == "predict":
-        return function(*specs, **options, throw=False, progress=progress)
-    if point.verb == "simulate":
-        return function(*specs, **options, progress=progress)
-    return function(*[s for s in specs if s is not None], **options)
+        jobs.append(Job(point.verb, point.question, point.options, before))
+        if point.verb == "predict":
+            predictions.setdefault(point.question, jobs[-1])
+    return jobs
+
+
+def _answer(store: Store, name: str, label: str) -> Any:
+    outcome = store.get(name)
+    assert outcome is not None
+    if outcome.state == "failed":
+        raise InvalidParameter(f"{label} failed: {outcome.status}: {outcome.message}")
+    return outcome.result
 
 
 def agreement(records: Sequence[Record]) -> list[Row]:
@@ -81,15 +90,22 @@ def agreement(records: Sequence[Record]) -> list[Row]:
     for record in records:
         prediction = predictions.get(record.point.question)
         if isinstance(record.result, Measurement) and prediction is not None:
-            rows += ndl.compare(prediction, record.result).rows
+            rows += compare(prediction, record.result).rows
     return rows
 
 
-def reproduce(figure: Figure, size: Size, out: Path, say: Say = quiet) -> Reproduced:
+def reproduce(
+    figure: Figure,
+    size: Size,
+    out: Path,
+    say: Say = quiet,
+    store: Store | None = None,
+    executor: Executor | None = None,
+) -> Reproduced:
     """Compute, draw and write `ID.png`, `ID.pdf` and one CSV a table into the folder."""
     start = time.monotonic()
     writable(out)
-    records = compute(figure.points(size), say)
+    records = compute(figure.points(size), say, store, executor)
     drawing = figure.draw(records)
     files = save(drawing, out / figure.id)
     statuses = [(r.point, r.result) for r in records if hasattr(r.result, "status")]

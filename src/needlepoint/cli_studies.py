@@ -1,0 +1,277 @@
+"""The commands `sweep` and `study`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from needlepoint.core.errors import InvalidParameter, NeedlepointError, one_line
+from needlepoint.core.jsonio import dumps
+
+if TYPE_CHECKING:
+    from needlepoint.studies.running import Tally
+    from needlepoint.studies.study import Study
+
+NOT_CONVERGED, INTERRUPTED = 3, 130
+_LINES = 5.0  # seconds between lines of progress where there is no terminal
+_GRACE = 3.0  # seconds after Ctrl-C in which a long computation may end by itself
+
+How = Annotated[str, typer.Option("--executor", help="serial, processes or dask")]
+Workers = Annotated[int | None, typer.Option(help="Workers of the process pool or the local dask cluster")]
+Memory = Annotated[str | None, typer.Option(help="Memory budget of the process pool, as '4 GB'")]
+Address = Annotated[str | None, typer.Option(help="Address of a dask scheduler, tcp://...")]
+Changes = Annotated[list[str] | None, typer.Option("--set", help="Change a field: learner.lr=0.001 (repeatable)")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output")]
+Picture = Annotated[Path | None, typer.Option("--plot", help="Draw the result: a .png, .pdf or .svg file")]
+StoreFile = Annotated[Path, typer.Argument(metavar="STORE", help="A store that sweep has written")]
+
+study_app = typer.Typer(help="Look at stored studies.", no_args_is_help=True, rich_markup_mode=None)
+
+
+def sweep(
+    file: Annotated[Path, typer.Argument(metavar="STUDY", help="TOML or JSON file with a question and [over]")],
+    executor: How = "serial",
+    workers: Workers = None,
+    memory: Memory = None,
+    address: Address = None,
+    store: Annotated[Path | None, typer.Option(help="Where points are kept; the study's name with .sqlite")] = None,
+    changes: Changes = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Try points again that failed")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask, however many points there are")] = False,
+    plot: Picture = None,
+    as_json: AsJson = False,
+) -> None:
+    """Theory and simulation over a grid or a list, kept in one file; run it again to go on."""
+    from needlepoint.studies.axes import LIMIT
+    from needlepoint.studies.executors import executor_named
+    from needlepoint.studies.files import read_study
+    from needlepoint.studies.store import Store
+    from needlepoint.studies.study import Study
+    from needlepoint.studies.sweeps import Sweep
+
+    arguments, drawing = read_study(file, changes or [])
+    definition = Sweep.of(**arguments, limit=float("inf"))
+    _confirm(len(definition), LIMIT, yes)
+    chosen = executor_named(executor, workers=workers, memory=memory, address=address)
+    path = store or file.with_suffix(".sqlite")
+    with Study(definition, Store(path)) as study:
+        study.store.put_meta("study", definition.to_json())
+        study.store.put_meta("plot", drawing)
+        tally = _run(study, path, lambda report: study.run(chosen, retry=retry, report=report))
+        if plot is not None:
+            _draw(study, drawing, plot)
+        _summary(study, path, tally, plot, as_json)
+
+
+def _confirm(points: int, limit: int, yes: bool) -> None:
+    if points <= limit or yes:
+        return
+    question = f"{points:,} points are more than {limit:,}"
+    if not sys.stdin.isatty():
+        raise InvalidParameter(f"{question}; if that is meant, say --yes.")
+    if not typer.confirm(f"{question}. Go on?", err=True):
+        raise InvalidParameter("nothing was computed.")
+
+
+def _run(study: Study, path: Path, go: Callable[[Any], Tally]) -> Tally:
+    """Compute with a display; Ctrl-C ends within seconds, and what is done is kept."""
+    kept = f"interrupted; what is done is kept in {path}, and the same command goes on."
+    try:
+        with _stopping(kept), _display() as report:
+            return go(report)
+    except KeyboardInterrupt:
+        print(f"needlepoint: {kept}", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+@contextlib.contextmanager
+def _stopping(sentence: str) -> Iterator[None]:
+    """End the process if a computation does not react to Ctrl-C: the store is whole at every moment."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+
+    def watch() -> None:
+        while heard := ours.recv(64):
+            if signal.SIGINT in heard:
+                time.sleep(_GRACE)
+                print(f"needlepoint: {sentence}", file=sys.stderr, flush=True)
+                os._exit(INTERRUPTED)
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        theirs.close()
+
+
+@contextlib.contextmanager
+def _display() -> Iterator[Callable[[Tally], None]]:
+    """Points done, failed, rate, time left and the last status: a bar on a terminal, else a line now and then."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        said = time.monotonic()
+
+        def line(tally: Tally) -> None:
+            nonlocal said
+            ended = tally.done >= tally.total and tally.done > tally.reused
+            if time.monotonic() - said >= _LINES or ended:
+                said = time.monotonic()
+                print(_line(tally), file=sys.stderr, flush=True)
+
+        yield line
+        return
+    columns = (BarColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console, transient=True) as bar:
+        row = bar.add_task("", total=1.0)
+        yield lambda tally: bar.update(row, completed=tally.done, total=max(tally.total, 1), description=_line(tally))
+
+
+def _line(tally: Tally) -> str:
+    left = f", {_duration(tally.left)} left" if tally.left < float("inf") else ""
+    return (
+        f"{tally.done:,}/{tally.total:,} points, {tally.failed} failed, {tally.flagged} flagged, "
+        f"{tally.rate:.3g}/s{left}, last {tally.last}"
+    )
+
+
+def _duration(seconds: float) -> str:
+    hours, minutes = divmod(round(seconds) // 60, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {round(seconds) % 60:02d} s"
+
+
+def _summary(study: Study, path: Path, tally: Tally, plot: Path | None, as_json: bool) -> None:
+    failures = study.failures() if tally.failed else []
+    worst = study.worst if study.definition.also else None
+    if as_json:
+        shown = {k: getattr(tally, k) for k in ("total", "done", "reused", "failed", "flagged")}
+        where = [{"at": {k: _plain(v) for k, v in at.items()}, "message": why} for at, why in failures]
+        print(dumps({"store": str(path), **shown, "largest_z": worst, "failures": where}))
+    else:
+        print(study)
+        if worst is not None:
+            print(f"  largest |z|   {worst:.2f}")
+        for at, why in failures[:5]:
+            print(f"  failed        {at}: {why}")
+        print("\n".join(str(p) for p in (path, plot) if p is not None))
+    if tally.failed or tally.flagged:
+        raise typer.Exit(NOT_CONVERGED)
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, (int, float, str)) else repr(value)
+
+
+def _draw(study: Study, drawing: dict[str, Any], path: Path) -> None:
+    from needlepoint.plotting.studies import plot
+
+    plot(study, **drawing, path=path)
+
+
+@study_app.command("ls")
+def ls(
+    folder: Annotated[Path, typer.Argument(help="Where to look for stores")] = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """The stores in a folder."""
+    from needlepoint.studies.store import Store
+
+    if not folder.is_dir():
+        raise InvalidParameter(f"there is no folder {folder}.")
+    rows = []
+    for path in sorted(folder.glob("*.sqlite")):
+        row: dict[str, Any] = {"file": str(path), "bytes": path.stat().st_size}
+        try:
+            with Store(path, create=False, readonly=True) as store:
+                counts = store.counts()
+                document = store.meta("study")
+                row |= {"done": sum(n for (state, _), n in counts.items() if state == "done")}
+                row |= {"failed": sum(n for (state, _), n in counts.items() if state == "failed")}
+                row |= {"over": document["paths"] if document else None}
+        except NeedlepointError as error:
+            row["trouble"] = one_line(error)
+        rows.append(row)
+    if as_json:
+        print(dumps(rows))
+        return
+    for row in rows:
+        over = "over " + ", ".join(row["over"]) if row.get("over") else "points of figures"
+        print(f"{row['file']}: " + row.get("trouble", f"{row.get('done')} done, {row.get('failed')} failed, {over}"))
+
+
+@study_app.command("show")
+def show(path: StoreFile, as_json: AsJson = False) -> None:
+    """A study, how far it is, and what failed."""
+    from needlepoint.studies.study import open_study
+
+    with open_study(path, readonly=True) as study:
+        failures = study.failures()
+        seconds = sum(row["seconds"] for row in study.store.rows())
+        if as_json:
+            where = [{"at": {k: _plain(v) for k, v in at.items()}, "message": why} for at, why in failures]
+            counts = [{"state": a, "status": b, "points": n} for (a, b), n in study.store.counts().items()]
+            print(dumps({"study": study.definition.to_json(), "counts": counts, "failures": where, "seconds": seconds}))
+            return
+        print(study)
+        print(f"  computed in   {seconds:.1f} s")
+        for at, why in failures[:20]:
+            print(f"  no result     {at}: {why}")
+        if len(failures) > 20:
+            print(f"  ... and {len(failures) - 20} more")
+
+
+@study_app.command("export")
+def export(
+    path: StoreFile,
+    out: Annotated[Path, typer.Argument(help="A .csv, .nc, .png, .pdf or .svg file")],
+) -> None:
+    """Write a study as a table (.csv), as labelled arrays (.nc) or as a picture."""
+    from needlepoint.studies.study import open_study
+
+    kinds = (".csv", ".nc", ".png", ".pdf", ".svg")
+    if out.suffix not in kinds:
+        raise InvalidParameter(f"cannot write {out}: the name must end in one of {', '.join(kinds)}.")
+    with open_study(path, readonly=True) as study:
+        if out.suffix == ".csv":
+            study.to_csv(out)
+        elif out.suffix == ".nc":
+            study.to_netcdf(out)
+        else:
+            _draw(study, study.store.meta("plot") or {}, out)
+    print(out)
+
+
+@study_app.command("retry")
+def retry(
+    path: StoreFile,
+    executor: How = "serial",
+    workers: Workers = None,
+    memory: Memory = None,
+    address: Address = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compute again what failed, and what is missing."""
+    from needlepoint.studies.executors import executor_named
+    from needlepoint.studies.study import open_study
+
+    chosen = executor_named(executor, workers=workers, memory=memory, address=address)
+    with open_study(path) as study:
+        tally = _run(study, path, lambda report: study.run(chosen, retry=True, report=report))
+        _summary(study, path, tally, None, as_json)

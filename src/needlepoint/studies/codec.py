@@ -1,0 +1,76 @@
+"""Results as JSON documents with named arrays beside them, and back; no pickles, so a store never runs code."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+import needlepoint as ndl
+import needlepoint.vocabulary
+from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.specs import Spec, from_json
+from needlepoint.core.status import Status
+
+Arrays = dict[str, np.ndarray]
+
+
+def encode(value: Any, arrays: Arrays, name: str = "") -> Any:
+    """A JSON value; arrays go to `arrays` under their dotted place."""
+    match value:
+        case None | bool() | str():
+            return value
+        case Status():
+            return {"$status": value.name}
+        case Spec():
+            return {"$spec": value.to_json()}
+        case np.ndarray():
+            arrays[name or "value"] = value
+            return {"$array": name or "value"}
+        case int() | np.integer():
+            return int(value)
+        case float() | np.floating():
+            return float(value) if math.isfinite(value) else {"$float": repr(float(value))}
+        case tuple():
+            return {"$tuple": [encode(v, arrays, f"{name}.{i}") for i, v in enumerate(value)]}
+        case list():
+            return [encode(v, arrays, f"{name}.{i}") for i, v in enumerate(value)]
+        case Mapping():
+            return {"$map": [[encode(k, arrays), encode(v, arrays, _join(name, k))] for k, v in value.items()]}
+    kind = type(value)
+    if not dataclasses.is_dataclass(value) or isinstance(value, enum.Enum) or kind.__name__ not in ndl.__all__:
+        raise InvalidParameter(f"{kind.__name__}: a result of this type cannot be stored; the public ones can.")
+    fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    return {"$type": kind.__name__, "fields": {k: encode(v, arrays, _join(name, k)) for k, v in fields.items()}}
+
+
+def decode(document: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """What `encode` was given."""
+    match document:
+        case list():
+            return [decode(v, arrays) for v in document]
+        case {"$status": name}:
+            return Status[name]
+        case {"$spec": spec}:
+            return from_json(spec)
+        case {"$array": name}:
+            return arrays[name]
+        case {"$float": text}:
+            return float(text)
+        case {"$tuple": items}:
+            return tuple(decode(v, arrays) for v in items)
+        case {"$map": pairs}:
+            return {decode(k, arrays): decode(v, arrays) for k, v in pairs}
+        case {"$type": name, "fields": fields}:
+            if name not in ndl.__all__:
+                raise InvalidParameter(f"the store has a {name}, which this version does not know.")
+            return getattr(ndl, name)(**{k: decode(v, arrays) for k, v in fields.items()})
+    return document
+
+
+def _join(name: str, key: Any) -> str:
+    return f"{name}.{key}" if name else str(key)

@@ -1,0 +1,321 @@
+"""Who computes: this process, a pool of processes on this machine, or (on_dask.py) a cluster.
+
+An executor is given units as plain data and gives back outcomes; it knows nothing of stores and plans, so that the
+results are the same whichever it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import re
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, Protocol
+
+from needlepoint.core.errors import InvalidParameter, UnknownName
+from needlepoint.core.specs import is_whole
+from needlepoint.studies.work import PLAIN, Outcome, solve
+
+Finished = tuple[int, list[Outcome] | str]
+"""The number of a unit, and its outcomes or why there are none."""
+
+_DEATHS = 3  # times a unit may lose its worker
+_LOOK = 0.5  # seconds between looks at the memory
+_WORKER = 700e6  # bytes that a worker takes before it has done anything, with some room
+_SHARE = 0.8  # of the free memory that is taken if nothing is said
+
+
+class Executor(Protocol):
+    """Units go in by `submit` and come out of `wait` in any order; `width` is how many to have under way."""
+
+    name: str
+
+    @property
+    def width(self) -> int: ...
+
+    def start(self) -> None: ...
+
+    def submit(self, number: int, unit: dict[str, Any]) -> None: ...
+
+    def wait(self, timeout: float) -> list[Finished]: ...
+
+    def stop(self) -> None:
+        """Let go of everything, at once."""
+
+
+@dataclass
+class Serial:
+    """In this process, one unit after another."""
+
+    name: str = "serial"
+    width: int = 1
+    _queue: deque[tuple[int, dict[str, Any]]] = field(default_factory=deque, repr=False)
+
+    def start(self) -> None:
+        pass
+
+    def submit(self, number: int, unit: dict[str, Any]) -> None:
+        self._queue.append((number, unit))
+
+    def wait(self, timeout: float) -> list[Finished]:
+        if not self._queue:
+            time.sleep(timeout)
+            return []
+        number, unit = self._queue.popleft()
+        return [(number, solve(unit))]
+
+    def stop(self) -> None:
+        self._queue.clear()
+
+
+@dataclass
+class _Worker:
+    process: Any
+    pipe: Connection
+    number: int | None = None  # the unit it works on
+
+
+class Processes:
+    """A pool of processes on this machine: spawned, one BLAS thread each, within a budget of memory.
+
+    `memory` is in bytes or as "4 GB"; none is 80 % of what is free. A worker that dies is replaced and its unit given
+    to another. If all workers together exceed the budget the largest is stopped and its unit computed alone.
+    """
+
+    name = "processes"
+
+    def __init__(self, workers: int | None = None, memory: float | str | None = None):
+        if workers is not None and (not is_whole(workers) or workers < 1):
+            raise InvalidParameter(f"Processes(workers={workers!r}): workers must be a whole number >= 1.")
+        self.memory = _bytes(memory)
+        fitting = max(1, int(self.memory // _WORKER))
+        self.workers = min(int(workers) if workers else _cores(), fitting)
+        self._pool: list[_Worker] = []
+        self._units: dict[int, dict[str, Any]] = {}
+        self._waiting: deque[int] = deque()
+        self._alone: deque[int] = deque()
+        self._deaths: dict[int, int] = {}
+        self._too_large: set[int] = set()
+        self._looked = 0.0
+
+    @property
+    def width(self) -> int:
+        return 2 * self.workers
+
+    def start(self) -> None:
+        while len(self._pool) < self.workers:
+            self._pool.append(self._spawn())
+
+    def _spawn(self) -> _Worker:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        before = {name: os.environ.get(name) for name in PLAIN}
+        os.environ.update(PLAIN)  # read by the BLAS of the new process when it is loaded
+        try:
+            process = context.Process(target=_work, args=(theirs,), daemon=True)
+            process.start()
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+        theirs.close()
+        return _Worker(process, ours)
+
+    def submit(self, number: int, unit: dict[str, Any]) -> None:
+        self._units[number] = unit
+        self._waiting.append(number)
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        """Give units to idle workers; one that is to be computed alone waits until all are idle, and so do others."""
+        idle = [w for w in self._pool if w.number is None]
+        lonely = any(w.number in self._too_large for w in self._pool if w.number is not None)
+        for worker in idle:
+            if lonely or (self._alone and len(idle) < len(self._pool)):
+                return
+            queue = self._alone or self._waiting
+            if not queue:
+                return
+            lonely = queue is self._alone
+            self._give(worker, queue.popleft())
+
+    def _give(self, worker: _Worker, number: int) -> None:
+        worker.number = number
+        with contextlib.suppress(OSError):  # it has just died: its sentinel says so
+            worker.pipe.send((number, self._units[number]))
+
+    def wait(self, timeout: float) -> list[Finished]:
+        if not self._units:
+            time.sleep(timeout)
+            return []
+        finished = []
+        ready = wait([w.pipe for w in self._pool] + [w.process.sentinel for w in self._pool], min(timeout, _LOOK))
+        for worker in list(self._pool):
+            if worker.pipe in ready:
+                with contextlib.suppress(EOFError, OSError):
+                    number, outcomes = worker.pipe.recv()
+                    worker.number = None
+                    finished.append(self._finish(number, outcomes))
+            if not worker.process.is_alive():
+                finished += self._bury(worker)
+        finished += self._watch_memory()
+        self._hand_out()
+        return finished
+
+    def _finish(self, number: int, outcomes: list[Outcome] | str) -> Finished:
+        del self._units[number]
+        self._deaths.pop(number, None)
+        self._too_large.discard(number)
+        return number, outcomes
+
+    def _bury(self, worker: _Worker) -> list[Finished]:
+        """Replace a dead worker; its unit is tried again a few times."""
+        self._pool.remove(worker)
+        worker.pipe.close()
+        worker.process.join()
+        self._pool.append(self._spawn())
+        number = worker.number
+        if number is None:
+            return []
+        self._deaths[number] = self._deaths.get(number, 0) + 1
+        if self._deaths[number] >= _DEATHS:
+            code = worker.process.exitcode
+            return [self._finish(number, f"its worker died {_DEATHS} times (exit code {code}).")]
+        self._waiting.appendleft(number)
+        return []
+
+    def _watch_memory(self) -> list[Finished]:
+        if time.monotonic() - self._looked < _LOOK:
+            return []
+        self._looked = time.monotonic()
+        sizes = {id(w): _resident(w.process.pid) for w in self._pool}
+        if sum(sizes.values()) <= self.memory:
+            return []
+        largest = max(self._pool, key=lambda w: sizes[id(w)])
+        number = largest.number
+        self._pool.remove(largest)
+        largest.process.kill()
+        largest.process.join()
+        largest.pipe.close()
+        self._pool.append(self._spawn())
+        if number is None:
+            return []
+        if number in self._too_large or len(self._pool) == 1:
+            return [self._finish(number, f"it needs more than the {self.memory / 1e9:.3g} GB of memory allowed.")]
+        self._too_large.add(number)
+        self._alone.append(number)
+        return []
+
+    def stop(self) -> None:
+        for worker in self._pool:
+            worker.process.kill()
+        for worker in self._pool:
+            worker.process.join()
+            worker.pipe.close()
+        self._pool.clear()
+        self._units.clear()
+        self._waiting.clear()
+        self._alone.clear()
+
+
+def _work(pipe: Connection) -> None:
+    """The life of a worker: units from the pipe until it closes, or until the coordinator is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the coordinator's to handle
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    while True:
+        try:
+            number, unit = pipe.recv()
+        except EOFError:
+            return
+        pipe.send((number, solve(unit)))
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _resident(pid: int) -> float:
+    """Bytes of memory that a process holds; 0 where the system does not tell."""
+    try:
+        return float(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+def _free() -> float:
+    try:
+        found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+    except OSError:
+        found = None
+    return float(found[1]) * 1024 if found else 4e9
+
+
+_UNITS = {"": 1.0, "B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+
+
+def _bytes(memory: float | str | None) -> float:
+    if memory is None:
+        return _SHARE * _free()
+    found = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([KMGT]?B)?\s*", str(memory), re.IGNORECASE)
+    try:
+        size = float(found[1]) * _UNITS[(found[2] or "").upper()] if found else 0.0
+    except ValueError:
+        size = 0.0
+    if not 100e6 <= size < 1e18:
+        raise InvalidParameter(f"Processes(memory={memory!r}): memory must be at least 100 MB, in bytes or as '4 GB'.")
+    return size
+
+
+@contextlib.contextmanager
+def started(executor: Executor) -> Iterator[Executor]:
+    """The executor at work; it is stopped at the end, whatever happens."""
+    try:
+        executor.start()
+        yield executor
+    finally:
+        executor.stop()
+
+
+NAMES = ("serial", "processes", "dask")
+
+
+def executor_named(
+    executor: str | Executor,
+    *,
+    workers: int | None = None,
+    memory: float | str | None = None,
+    address: str | None = None,
+) -> Executor:
+    """The executor of this name, or the one given."""
+    if not isinstance(executor, str):
+        return executor
+    if executor not in NAMES:
+        raise UnknownName("executor", executor, NAMES)
+    if address is not None and executor != "dask":
+        raise InvalidParameter(f"address={address!r}: only the dask executor has an address; say executor='dask'.")
+    if executor == "serial":
+        if workers not in (None, 1):
+            raise InvalidParameter(f"workers={workers!r}: the serial executor is one process; say 'processes'.")
+        return Serial()
+    if executor == "processes":
+        return Processes(workers, memory)
+    from needlepoint.studies.on_dask import Dask
+
+    return Dask(address, workers=workers)

@@ -1,0 +1,82 @@
+"""Studies on a dask cluster: by address, a local one, or any cluster object (Slurm, Kubernetes, ...)."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from needlepoint.core.errors import InvalidParameter
+from needlepoint.studies.executors import Finished
+from needlepoint.studies.work import solve
+
+_CONNECT = 30.0  # seconds to wait for a scheduler
+
+
+class Dask:
+    """Units as tasks of `dask.distributed`; `where` is an address, a cluster, a client, or None for a local cluster."""
+
+    name = "dask"
+
+    def __init__(self, where: Any = None, *, workers: int | None = None):
+        try:
+            import distributed  # noqa: F401
+        except ImportError:
+            raise InvalidParameter(
+                "the dask executor needs dask.distributed: pip install 'needlepoint[dask]'."
+            ) from None
+        self.where, self.workers = where, workers
+        self._client: Any = None
+        self._made: list[Any] = []  # what is ours to close
+        self._futures: dict[Any, int] = {}
+
+    def start(self) -> None:
+        from distributed import Client, LocalCluster
+
+        if isinstance(self.where, Client):
+            self._client = self.where
+            return
+        if self.where is None:
+            cluster = LocalCluster(n_workers=self.workers, threads_per_worker=1, processes=True, dashboard_address="")
+            self._made.append(cluster)
+        else:
+            cluster = self.where
+        try:
+            self._client = Client(cluster, timeout=_CONNECT, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise InvalidParameter(
+                f"no dask scheduler answers at {cluster!r} ({type(error).__name__}); start one, or check the address."
+            ) from None
+        self._made.insert(0, self._client)
+
+    @property
+    def width(self) -> int:
+        """Two units a thread, so that no worker waits for the next; a few while the cluster has yet to grow."""
+        return max(4, 2 * sum(self._client.nthreads().values()))
+
+    def submit(self, number: int, unit: dict[str, Any]) -> None:
+        self._futures[self._client.submit(solve, unit, pure=False)] = number
+
+    def wait(self, timeout: float) -> list[Finished]:
+        from distributed import wait
+
+        if self._futures:
+            with contextlib.suppress(TimeoutError), self._client.as_current():
+                wait(list(self._futures), timeout=timeout, return_when="FIRST_COMPLETED")
+        finished: list[Finished] = []
+        for future in [f for f in self._futures if f.done()]:
+            number = self._futures.pop(future)
+            if future.status == "finished":
+                finished.append((number, future.result()))
+            else:
+                error = future.exception()
+                finished.append((number, f"{type(error).__name__}: {' '.join(str(error).split())}"))
+            future.release()
+        return finished
+
+    def stop(self) -> None:
+        if self._futures:
+            self._client.cancel(list(self._futures), force=True)
+            self._futures.clear()
+        for made in self._made:
+            made.close()
+        self._made.clear()

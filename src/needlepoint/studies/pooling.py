@@ -1,0 +1,72 @@
+"""One measurement from many units of work: each seed was simulated by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from needlepoint.core.estimates import Estimate
+from needlepoint.core.overlaps import Overlaps
+from needlepoint.core.results import Measurement, Trajectory, mean_estimate
+from needlepoint.core.status import Status
+
+
+def pooled(parts: Sequence[Measurement]) -> Measurement:
+    """Means over the seeds with their standard errors; what is deterministic keeps its numerical error."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    bad = [p for p in parts if not p.status.ok]
+    metrics = {name: _pool([p.metrics[name] for p in parts]) for name in first.metrics}
+    return Measurement(
+        first.task,
+        first.model,
+        first.learner,
+        metrics,
+        status=bad[0].status if bad else Status.CONVERGED,
+        **_overlaps(parts),
+        trajectory=_trajectory(parts),
+        branch=first.branch if len({p.branch for p in parts}) == 1 else None,
+        notes=tuple(dict.fromkeys(note for p in parts for note in p.notes)),
+        seed=first.seed,
+        d=first.d,
+        repeats=len(parts),
+    )
+
+
+def _pool(estimates: Sequence[Estimate]) -> Estimate:
+    values = np.array([e.value for e in estimates])
+    if all(e.kind == "numerical" for e in estimates) and np.all(np.isfinite(values)):
+        # nothing random: the seeds differ by rounding
+        return Estimate(float(np.mean(values)), float(max(e.error for e in estimates) + np.ptp(values)))
+    return mean_estimate(values)
+
+
+def _overlaps(parts: Sequence[Measurement]) -> dict[str, Any]:
+    found = [p.overlaps for p in parts]
+    if any(o is None for o in found):
+        return {}
+    columns = {name: np.array([getattr(o, name) for o in found]) for name, _ in parts[0].overlaps.items()}  # pyright: ignore[reportOptionalMemberAccess]
+    if all(np.ptp(x) == 0 for x in columns.values()):
+        return {"overlaps": found[0], "overlaps_error": parts[0].overlaps_error}
+    errors = {name: mean_estimate(columns[name]).error for name in parts[0].overlaps_error}
+    return {
+        "overlaps": Overlaps(**{name: float(np.mean(x)) for name, x in columns.items()}),
+        "overlaps_error": errors,
+    }
+
+
+def _trajectory(parts: Sequence[Measurement]) -> Trajectory | None:
+    paths = [p.trajectory for p in parts if p.trajectory is not None]
+    if len(paths) < len(parts):
+        return None
+    first = paths[0]
+    return Trajectory(
+        first.steps,
+        first.scale,
+        {name: np.concatenate([p.overlaps[name] for p in paths]) for name in first.overlaps},
+        np.concatenate([p.excess_risk for p in paths]),
+        tuple(b for p in paths for b in p.branches),
+    )

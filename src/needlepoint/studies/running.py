@@ -1,0 +1,151 @@
+"""The coordinator: hands out what is missing, stores what comes back, and can be stopped at any moment."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from needlepoint.core.results import Result
+from needlepoint.core.status import Status
+from needlepoint.studies.executors import Executor
+from needlepoint.studies.jobs import Job, Unit
+from needlepoint.studies.store import Store
+from needlepoint.studies.work import Outcome, message
+
+_POLL = 0.2  # seconds between looks at what other processes have under way
+
+
+@dataclass
+class Tally:
+    """How far a run is: jobs with an answer, those found in the store, those without a result, those flagged."""
+
+    total: int
+    done: int = 0
+    reused: int = 0
+    failed: int = 0
+    flagged: int = 0
+    last: str = ""
+    job: Job | None = None
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def rate(self) -> float:
+        """Computed jobs a second."""
+        return (self.done - self.reused) / max(time.monotonic() - self.began, 1e-9)
+
+    @property
+    def left(self) -> float:
+        """Seconds, at the rate so far; infinite while nothing has been computed."""
+        return (self.total - self.done) / self.rate if self.rate else float("inf")
+
+    def count(self, job: Job, state: str, status: str) -> None:
+        self.done += 1
+        self.job = job
+        self.total = max(self.total, self.done)
+        self.failed += state == "failed"
+        self.flagged += state == "done" and status != Status.CONVERGED.name
+        self.last = status
+
+
+Report = Callable[[Tally], None]
+
+
+def silent(_: Tally) -> None:
+    """The report that shows nothing."""
+
+
+def run(
+    units: Iterable[Unit], store: Store, executor: Executor, tally: Tally, report: Report = silent, retry: bool = False
+) -> None:
+    """Compute what the store does not have. Units that another process has taken are waited for.
+
+    Nothing is lost when this is interrupted: finished points are stored, and what was under way is given back.
+    """
+    source, others = iter(units), deque[Unit]()
+    under_way: dict[int, Unit] = {}
+    number = 0
+    try:
+        while True:
+            while len(under_way) < executor.width:
+                unit = _next(source, others, store, tally, report, retry)
+                if unit is None:
+                    break
+                number += 1
+                refused = _follow(unit, store)
+                if refused is not None:
+                    _store(unit, refused, store, tally, report)
+                    continue
+                under_way[number] = unit
+                executor.submit(number, message(unit, _followed(unit, store)))
+            if not under_way and not others:
+                return
+            for done, outcomes in executor.wait(_POLL):
+                unit = under_way.pop(done)
+                if isinstance(outcomes, str):
+                    outcomes = [Outcome(job.id, "failed", "WorkerLost", outcomes) for job in unit.jobs]
+                _store(unit, outcomes, store, tally, report)
+    finally:
+        for unit in under_way.values():
+            store.release(unit)
+
+
+def _next(
+    source: Iterator[Unit], others: deque[Unit], store: Store, tally: Tally, report: Report, retry: bool
+) -> Unit | None:
+    """The next unit that is ours to compute: fresh ones first, then those that another process gave up."""
+    for unit in source:
+        if not store.missing(unit, retry):
+            _found(unit, store, tally, report)
+        elif store.claim(unit, retry):
+            return unit
+        else:
+            others.append(unit)
+    for _ in range(len(others)):
+        unit = others.popleft()
+        if not store.missing(unit, retry):
+            _found(unit, store, tally, report)
+        elif store.claim(unit, retry):
+            return unit
+        else:
+            others.append(unit)
+    return None
+
+
+def _found(unit: Unit, store: Store, tally: Tally, report: Report) -> None:
+    for job in unit.jobs:
+        state, status = store.state(job)
+        tally.reused += 1
+        tally.count(job, state, status)
+    report(tally)
+
+
+def _store(unit: Unit, outcomes: list[Outcome], store: Store, tally: Tally, report: Report) -> None:
+    store.put(unit, outcomes)
+    for job, outcome in zip(unit.jobs, outcomes, strict=True):
+        tally.count(job, outcome.state, outcome.status)
+    report(tally)
+
+
+def _follow(unit: Unit, store: Store) -> list[Outcome] | None:
+    """Outcomes of jobs that cannot be computed because the prediction they follow has no weights to measure at."""
+    for job in unit.jobs:
+        if job.follow is None:
+            continue
+        before = store.get(job.follow.id)
+        if before is None or before.state == "failed":
+            why = before.message if before else "it has not been computed."
+            return [Outcome(j.id, "failed", "NoPrediction", f"its prediction failed: {why}") for j in unit.jobs]
+        result = before.result
+        if isinstance(result, Result) and result.overlaps is None and not result.status.ok:
+            why = f"its prediction is {result.status.name} and has no weights to measure at."
+            return [Outcome(j.id, "failed", "NoPrediction", why) for j in unit.jobs]
+    return None
+
+
+def _followed(unit: Unit, store: Store) -> dict[str, Result]:
+    """The predictions that the jobs of a unit follow, by their ids."""
+    wanted: dict[str, Job] = {job.follow.id: job.follow for job in unit.jobs if job.follow is not None}
+    found = {name: store.get(name) for name in wanted}
+    return {name: outcome.result for name, outcome in found.items() if outcome is not None}

@@ -1,0 +1,207 @@
+"""A study: thousands of points as one object, kept in one file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.results import Measurement, Prediction
+from needlepoint.core.specs import Spec
+from needlepoint.studies import tables
+from needlepoint.studies.axes import LIMIT, At
+from needlepoint.studies.executors import Executor, executor_named, started
+from needlepoint.studies.jobs import Job
+from needlepoint.studies.points import StudyPoint
+from needlepoint.studies.pooling import pooled
+from needlepoint.studies.refining import Refine
+from needlepoint.studies.running import Report, Tally, run, silent
+from needlepoint.studies.store import MEMORY, Store
+from needlepoint.studies.sweeps import Simulation, Sweep
+
+
+class Study:
+    """A sweep and the store of its points. `run` computes what is missing; everything else reads."""
+
+    def __init__(self, definition: Sweep, store: Store):
+        self.definition, self.store = definition, store
+
+    # --- computing -------------------------------------------------------------------------------
+
+    def run(
+        self,
+        executor: str | Executor = "serial",
+        *,
+        workers: int | None = None,
+        memory: float | str | None = None,
+        address: str | None = None,
+        retry: bool = False,
+        report: Report = silent,
+    ) -> Tally:
+        """Compute what is missing (with `retry` also what failed) and say how it went."""
+        chosen = executor_named(executor, workers=workers, memory=memory, address=address)
+        s, tally = self.definition, Tally(len(self.definition))
+        with started(chosen):
+            run(s.theory_units(), self.store, chosen, tally, report, retry)
+            if s.refine is not None:
+                for new in s.refine.stages(s.axes, self._prediction):
+                    tally.total += len(new)
+                    run(s.theory_units(new), self.store, chosen, tally, report, retry)
+            if s.also is not None:
+                run(s.simulation_units(), self.store, chosen, tally, report, retry)
+        return tally
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return self.definition.axes.paths
+
+    @property
+    def axes(self) -> dict[str, tuple[Any, ...]]:
+        """The swept paths and their values."""
+        return dict(zip(self.paths, self.definition.axes.values, strict=True))
+
+    @property
+    def grid(self) -> bool:
+        """Whether the points are the full grid of the axes, the last varying fastest."""
+        return self.definition.axes.grid and self.definition.refine is None
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self._places())
+
+    def points(self) -> Iterator[StudyPoint]:
+        """Every point with what is known there, in the order of the grid, refined points last."""
+        return (self._point(at) for at in self._places())
+
+    def _places(self) -> Iterator[At]:
+        s = self.definition
+        yield from s.axes.points()
+        if s.refine is not None:
+            for new in s.refine.stages(s.axes, self._prediction):
+                yield from new
+
+    def _point(self, at: At) -> StudyPoint:
+        s = self.definition
+        job = s.prediction(at)
+        prediction, why = self._result(job)
+        assert prediction is None or isinstance(prediction, Prediction)
+        measured = []
+        for jobs in s.simulations(at, job):
+            found = [self._result(one) for one in jobs]
+            parts = [r for r, _ in found if isinstance(r, Measurement)]
+            reasons = [text for r, text in found if r is None]
+            why = why or (f"{len(reasons)} of {len(jobs)} seeds: {reasons[0]}" if reasons else "")
+            if parts:
+                measured.append(pooled(parts))
+        return StudyPoint(dict(zip(s.axes.paths, at, strict=True)), prediction, tuple(measured), why)
+
+    def _result(self, job: Job) -> tuple[Any, str]:
+        outcome = self.store.get(job.id)
+        if outcome is None:
+            return None, "not computed yet."
+        return (None, outcome.message) if outcome.state == "failed" else (outcome.result, "")
+
+    def _prediction(self, at: At) -> Prediction | None:
+        return self._result(self.definition.prediction(at))[0]
+
+    def failures(self) -> list[tuple[dict[str, Any], str]]:
+        """Where there is no result, and why."""
+        return [(dict(p.at), p.message) for p in self.points() if p.message]
+
+    @property
+    def worst(self) -> float:
+        """The largest |z| of theory against simulation over all points; NaN without any."""
+        found = [p.comparison.worst for p in self.points() if p.comparison is not None]
+        return max(found, default=float("nan"))
+
+    # --- tables ----------------------------------------------------------------------------------
+
+    def to_xarray(self) -> Any:
+        """An xarray.Dataset: dimensions are the axes (a list has one, `point`), and `d` for simulations."""
+        return tables.to_xarray(self)
+
+    def to_netcdf(self, path: str | Path) -> None:
+        tables.to_netcdf(self, path)
+
+    def to_dataframe(self) -> Any:
+        """A pandas.DataFrame, one row a point and (with simulation) a d."""
+        return tables.to_dataframe(self)
+
+    def to_csv(self, path: str | Path) -> None:
+        """One row a point and (with simulation) a d."""
+        tables.to_csv(self, path)
+
+    def __str__(self) -> str:
+        task, model, learner = self.definition.axes.base
+        lines = [f"Study: {task!r}, {model!r}, {learner!r}"]
+        lines += [f"  over          {path}: {_shown(values)}" for path, values in self.axes.items()]
+        if self.definition.also is not None:
+            lines.append(f"  also          {self.definition.also}")
+        if self.definition.refine is not None:
+            lines.append(f"  refine        {self.definition.refine}")
+        for (state, status), n in sorted(self.store.counts().items()):
+            lines.append(f"  {state:<13} {n} {status}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def close(self) -> None:
+        self.store.close()
+
+    def __enter__(self) -> Study:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _shown(values: tuple[Any, ...]) -> str:
+    shown = [f"{v:.6g}" if isinstance(v, float) else repr(v) for v in values]
+    return ", ".join(shown) if len(shown) <= 6 else f"{shown[0]}, {shown[1]}, ..., {shown[-1]} ({len(shown)} values)"
+
+
+def sweep(
+    task: Spec,
+    model: Spec | None,
+    learner: Spec,
+    over: Any,
+    *,
+    also: Simulation | None = None,
+    refine: Refine | None = None,
+    seed: int = 0,
+    tol: float | None = None,
+    store: str | Path | None = None,
+    executor: str | Executor = "serial",
+    workers: int | None = None,
+    memory: float | str | None = None,
+    address: str | None = None,
+    retry: bool = False,
+    limit: float = LIMIT,
+    report: Report = silent,
+) -> Study:
+    """Predictions (and with `also` simulations) over a grid {path: values} or a list of points [{path: value}, ...].
+
+    With `store` everything is kept in that sqlite file: what is there is not computed again, and an interrupted sweep
+    goes on where it was. Points that fail stay, with their reason; `retry` tries these again.
+    """
+    definition = Sweep.of(task, model, learner, over, also, refine, seed, tol, limit)
+    study = Study(definition, Store(MEMORY if store is None else store))
+    try:
+        study.store.put_meta("study", definition.to_json())
+        study.run(executor, workers=workers, memory=memory, address=address, retry=retry, report=report)
+    except BaseException:
+        study.close()
+        raise
+    return study
+
+
+def open_study(path: str | Path, *, readonly: bool = False) -> Study:
+    """The study in a store that `sweep` has written."""
+    store = Store(path, create=False, readonly=readonly)
+    document = store.meta("study")
+    if document is None:
+        store.close()
+        raise InvalidParameter(f"{path} has points but no study; `reproduce` keeps the points of figures there.")
+    return Study(Sweep.from_json(document), store)

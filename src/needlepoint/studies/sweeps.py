@@ -1,0 +1,246 @@
+"""What a study is: a question, what it goes over, and the plan of its work, a function of the study alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from needlepoint.core.errors import InvalidParameter, NoTheory
+from needlepoint.core.specs import from_json, is_whole
+from needlepoint.studies.axes import LIMIT, At, Axes, read_axes
+from needlepoint.studies.codec import decode, encode
+from needlepoint.studies.jobs import Job, Question, Unit, digest
+from needlepoint.studies.refining import Refine
+
+CURVE = 16
+"""Points that are followed by continuation in one go."""
+
+CHUNK = 512
+"""Points solved in one batch."""
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """Simulate at every point too: at one or several d, `repeats` seeds each, every seed a unit of work.
+
+    `at` restricts the points: {"task.snr": [1, 5]} simulates there only.
+    """
+
+    d: int | tuple[int, ...]
+    repeats: int = 16
+    seed: int = 0
+    samples: int = 20_000
+    at: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        sizes = self.d if isinstance(self.d, (tuple, list)) else (self.d,)
+        if not sizes:
+            raise InvalidParameter("Simulation(d=()): give at least one d.")
+        for name, value, lowest in (
+            *(("d", d, 2) for d in sizes),
+            ("repeats", self.repeats, 1),
+            ("samples", self.samples, 1),
+            ("seed", self.seed, 0),
+        ):
+            if not is_whole(value) or value < lowest:
+                raise InvalidParameter(f"Simulation({name}={value!r}): {name} must be a whole number >= {lowest}.")
+        if len(set(sizes)) < len(sizes):
+            raise InvalidParameter(f"Simulation(d={self.d!r}): a size is given twice.")
+        object.__setattr__(self, "d", tuple(int(d) for d in sizes))
+
+    def within(self, axes: Axes) -> Simulation:
+        """A copy whose places are values of the axes as these have them."""
+        at = {}
+        for path, values in (self.at or {}).items():
+            if path not in axes.paths:
+                raise InvalidParameter(
+                    f"Simulation(at={{{path!r}: ...}}): it is not swept over; over has {', '.join(axes.paths)}."
+                )
+            at[path] = read_axes(axes.base, {path: values}).values[0]
+            missing = [v for v in at[path] if v not in axes.values[axes.paths.index(path)]]
+            if missing:
+                raise InvalidParameter(
+                    f"Simulation(at={{{path!r}: ...}}): {missing[0]!r} is not among the swept values."
+                )
+        return replace(self, at=at or None)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        assert isinstance(self.d, tuple)
+        return self.d
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The definition of a study; equal definitions have the same points, chunks and seeds."""
+
+    axes: Axes
+    also: Simulation | None = None
+    refine: Refine | None = None
+    seed: int = 0
+    tol: float | None = None
+
+    @classmethod
+    def of(
+        cls,
+        task: Any,
+        model: Any,
+        learner: Any,
+        over: Any,
+        also: Simulation | None = None,
+        refine: Refine | None = None,
+        seed: int = 0,
+        tol: float | None = None,
+        limit: float = LIMIT,
+    ) -> Sweep:
+        """Checked: paths, values, rules, size, and that the specs survive being written down."""
+        from needlepoint.core.dispatch import check_question
+
+        check_question("sweep", task, model, learner, seed)
+        axes = read_axes((task, model, learner), over)
+        if also is not None:
+            if not isinstance(also, Simulation):
+                raise InvalidParameter(f"sweep(also={also!r}): write it as Simulation(d=..., repeats=...).")
+            also = also.within(axes)
+        if refine is not None:
+            if not isinstance(refine, Refine):
+                raise InvalidParameter(f"sweep(refine={refine!r}): write it as Refine(on=..., levels=...).")
+            refine.check(axes)
+        made = cls(axes, also, refine, int(seed), tol)
+        if len(made) > limit:
+            raise InvalidParameter(
+                f"sweep: {len(made):,} points are more than {limit:,.0f}; if that is meant, say limit={len(made)} "
+                "(on the command line --yes)."
+            )
+        made._check()
+        return made
+
+    def __len__(self) -> int:
+        """Points of theory and units of simulation, refinement not counted."""
+        simulated = sum(1 for _ in self._simulated()) if self.also and self.also.at else len(self.axes)
+        per = self.also.repeats * len(self.also.sizes) if self.also else 0
+        return len(self.axes) + per * simulated
+
+    def _check(self) -> None:
+        """Every question can be asked, and written down and read again."""
+        from needlepoint.core.dispatch import find
+        from needlepoint.simulation.simulating import _load_rules as load_simulations
+        from needlepoint.theory.predicting import _load_rules as load_predictions
+
+        load_predictions()
+        load_simulations()
+        seen: set[Any] = set()
+        for at in self.axes.points():
+            question = self.axes.question(at)
+            kind = tuple(map(type, question))
+            if kind in seen:
+                continue
+            seen.add(kind)
+            for verb in ("predict", "simulate") if self.also else ("predict",):
+                find(verb, *question)  # pyright: ignore[reportArgumentType]
+            for spec in question:
+                if spec is not None and from_json(json.loads(json.dumps(spec.to_json()))) != spec:
+                    raise InvalidParameter(f"{spec!r}: it does not survive being written down and read again.")
+
+    # --- jobs ------------------------------------------------------------------------------------
+
+    def prediction(self, at: At) -> Job:
+        options = {"seed": self.seed} | ({} if self.tol is None else {"tol": self.tol})
+        return Job("predict", self.axes.question(at), options)
+
+    def simulations(self, at: At, prediction: Job) -> list[list[Job]]:
+        """One job a seed for each size; empty where nothing is simulated. Seeds of different points differ."""
+        if self.also is None or not self._wanted(at):
+            return []
+        a = self.also
+
+        def one(d: int, i: int) -> Job:
+            seed = int(digest("seed", prediction.id, a.seed, d, i)[:12], 16)
+            options = {"d": d, "repeats": 1, "seed": seed, "samples": a.samples}
+            return Job("simulate", prediction.question, options, follow=prediction)
+
+        return [[one(d, i) for i in range(a.repeats)] for d in a.sizes]
+
+    def _wanted(self, at: At) -> bool:
+        chosen = self.also.at if self.also else None
+        here = dict(zip(self.axes.paths, at, strict=True))
+        return not chosen or all(here[path] in values for path, values in chosen.items())
+
+    def _simulated(self) -> Iterator[At]:
+        return (at for at in self.axes.points() if self._wanted(at))
+
+    # --- the plan --------------------------------------------------------------------------------
+
+    def theory_units(self, points: Sequence[At] | None = None) -> Iterator[Unit]:
+        """Chunks of curves that share their static shape, and single points where theory has no batches."""
+        curves = self.axes.curves() if points is None else ((at,) for at in points)
+        return plan((self.prediction(at) for at in curve) for curve in curves)
+
+    def simulation_units(self) -> Iterator[Unit]:
+        for at in self._simulated():
+            for jobs in self.simulations(at, self.prediction(at)):
+                for job in jobs:
+                    yield Unit([job])
+
+    # --- writing it down -------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "base": encode(self.axes.base, {}),
+            "paths": list(self.axes.paths),
+            "values": encode(self.axes.values, {}),
+            "grid": self.axes.grid,
+            "also": self.also and encode(vars(self.also), {}),
+            "refine": self.refine and encode(vars(self.refine), {}),
+            "seed": self.seed,
+            "tol": self.tol,
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Sweep:
+        axes = Axes(
+            decode(document["base"], {}), tuple(document["paths"]), decode(document["values"], {}), document["grid"]
+        )
+        also = document["also"] and Simulation(**decode(document["also"], {}))
+        refine = document["refine"] and Refine(**decode(document["refine"], {}))
+        return cls(axes, also, refine, document["seed"], document["tol"])
+
+
+def plan(curves: Iterator[Iterator[Job]]) -> Iterator[Unit]:
+    """Units of predictions: pieces of curves with one static shape are gathered into chunks as they come."""
+    open_chunks: dict[Hashable, list[list[Job]]] = {}
+    for curve in curves:
+        last: Hashable = None
+        for job in curve:
+            key = _shape(job.question)
+            if key is None:
+                last = None
+                yield Unit([job])
+                continue
+            pieces = open_chunks.setdefault(key, [])
+            if key != last or not pieces or len(pieces[-1]) >= CURVE:
+                if sum(map(len, pieces)) >= CHUNK:
+                    yield _chunk(open_chunks.pop(key))
+                    pieces = open_chunks.setdefault(key, [])
+                pieces.append([])
+            pieces[-1].append(job)
+            last = key
+    for pieces in open_chunks.values():
+        yield _chunk(pieces)
+
+
+def _chunk(pieces: list[list[Job]]) -> Unit:
+    return Unit([job for piece in pieces for job in piece], tuple(map(len, pieces)))
+
+
+def _shape(question: Question) -> Hashable | None:
+    from needlepoint.theory.curves import static_key
+
+    task, model, learner = question
+    assert learner is not None
+    try:
+        return static_key(task, model, learner)
+    except NoTheory:
+        return None

@@ -1,0 +1,152 @@
+"""What a worker does with a unit: the only place where a study computes."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import needlepoint as ndl
+from needlepoint.core.errors import NeedlepointError, one_line
+from needlepoint.core.results import Progress, Result, silent
+from needlepoint.core.specs import Spec, from_json
+from needlepoint.studies.codec import Arrays, decode, encode
+from needlepoint.studies.jobs import Unit
+
+PLAIN = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""Environment of a worker: one BLAS thread, because there is a worker a core."""
+
+
+@dataclass
+class Outcome:
+    """What became of a job. `state` is done or failed; a result whose status is not CONVERGED is done."""
+
+    id: str
+    state: str
+    status: str
+    message: str = ""
+    seed: int = 0
+    seconds: float = 0.0
+    metrics: list[tuple[str, float, float, str]] = field(default_factory=list)
+    document: str = ""
+    arrays: Arrays = field(default_factory=dict)
+
+    @property
+    def result(self) -> Any:
+        return decode(json.loads(self.document), self.arrays)
+
+
+def message(unit: Unit, followed: dict[str, Any]) -> dict[str, Any]:
+    """The unit as plain data; `followed` has the results of the predictions that its jobs follow."""
+    calls = []
+    for job in unit.jobs:
+        specs, options = job.question, dict(job.options)
+        if job.follow is not None:
+            chosen = followed[job.follow.id]
+            specs, options["overlaps"] = chosen.resolved, chosen.overlaps
+        arrays: Arrays = {}
+        calls.append(
+            {
+                "id": job.id,
+                "verb": job.verb,
+                "specs": [None if s is None else s.to_json() for s in specs],
+                "options": encode(options, arrays),
+                "arrays": arrays,
+                "seed": int(options.get("seed", 0)),
+            }
+        )
+    homes = {m for job in unit.jobs for s in job.question if s is not None for m in _homes(s)}
+    return {"calls": calls, "curves": unit.curves, "imports": sorted(homes)}
+
+
+def _homes(spec: Spec) -> set[str]:
+    """Modules that a worker has to import to know this spec: those of a user's activations."""
+    found = {type(spec).__module__}
+    for value in vars(spec).values():
+        if isinstance(value, Spec):
+            found |= _homes(value)
+    return {m for m in found if not m.startswith("needlepoint.") and m != "__main__"}
+
+
+def solve(unit: dict[str, Any], progress: Progress = silent) -> list[Outcome]:
+    """The outcomes of a unit, in order; a job that fails is an outcome too."""
+    for module in unit["imports"]:
+        with contextlib.suppress(ImportError):  # the spec itself will say that it is unknown
+            importlib.import_module(module)
+    with _one_thread():
+        if unit["curves"]:
+            found = _together(unit, progress)
+            if found is not None:
+                return found
+        return [_alone(call, progress) for call in unit["calls"]]
+
+
+def _together(unit: dict[str, Any], progress: Progress) -> list[Outcome] | None:
+    """Curves in one batch; None where one of its points cannot be asked, and each has to answer for itself."""
+    from needlepoint.theory.curves import predict_curves
+
+    start, calls, curves = time.perf_counter(), unit["calls"], []
+    options = decode(calls[0]["options"], calls[0]["arrays"])
+    try:
+        questions = iter([_specs(call) for call in calls])
+        curves = [[next(questions) for _ in range(count)] for count in unit["curves"]]
+        results = [r for curve in predict_curves(curves, progress=progress, **options) for r in curve]
+    except NeedlepointError:
+        return None
+    share = (time.perf_counter() - start) / len(calls)
+    return [_done(call, result, share) for call, result in zip(calls, results, strict=True)]
+
+
+def _alone(call: dict[str, Any], progress: Progress) -> Outcome:
+    start = time.perf_counter()
+    try:
+        specs, options = _specs(call), decode(call["options"], call["arrays"])
+        if call["verb"] == "predict":
+            options.update(throw=False, progress=progress)
+        elif call["verb"] == "simulate":
+            options.update(progress=progress)
+        else:
+            specs = tuple(s for s in specs if s is not None)
+        return _done(call, getattr(ndl, call["verb"])(*specs, **options), time.perf_counter() - start)
+    except NeedlepointError as error:
+        status, text = type(error).__name__, str(error)
+    except MemoryError:
+        status, text = "MemoryError", "this needs more memory than there is."
+    except Exception as error:  # a defect: the point says so, and the others go on
+        status, text = type(error).__name__, one_line(error)
+    return Outcome(call["id"], "failed", status, text, call["seed"], time.perf_counter() - start)
+
+
+def _specs(call: dict[str, Any]) -> Any:
+    return tuple(None if s is None else from_json(s) for s in call["specs"])
+
+
+def _done(call: dict[str, Any], result: Any, seconds: float) -> Outcome:
+    arrays: Arrays = {}
+    document = json.dumps(encode(result, arrays), allow_nan=False)
+    metrics, status, notes = [], "CONVERGED", ""
+    if isinstance(result, Result):
+        metrics = [(name, e.value, e.error, e.kind) for name, e in result.metrics.items()]
+        status, notes = result.status.name, " ".join(result.notes)
+    return Outcome(call["id"], "done", status, notes, call["seed"], seconds, metrics, document, arrays)
+
+
+@contextlib.contextmanager
+def _one_thread() -> Any:
+    """One BLAS thread, whatever the process has: sums then have one order, and every executor the same bits."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1, "blas"):
+        yield
+
+
+def versions() -> dict[str, str]:
+    """What the numbers were made with."""
+    import platform
+    from importlib.metadata import version
+
+    packages = {name: version(name) for name in ("needlepoint", "jax", "jaxlib", "numpy", "scipy")}
+    return {"python": platform.python_version(), **packages}

@@ -1,0 +1,5 @@
+"""Importing this makes every task, model and learner known by its name, to read specs from text."""
+
+import needlepoint.learners
+import needlepoint.models.attention
+import needlepoint.tasks.single_location  # noqa: F401
