@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from needlepoint.models.attention import LinearRegression as LinearRegression
     from needlepoint.models.user_activations import activation as activation
     from needlepoint.papers.citations import cite as cite
+    from needlepoint.plotting.studies import plot as plot
     from needlepoint.simulation.simulating import simulate as simulate
     from needlepoint.studies.executors import Processes as Processes
     from needlepoint.studies.executors import Serial as Serial
@@ -79,6 +80,7 @@ _HOMES = {
     "models.attention": ("KeyValueAttention", "LinearRegression"),
     "models.user_activations": ("activation",),
     "papers.citations": ("cite",),
+    "plotting.studies": ("plot",),
     "simulation.simulating": ("simulate",),
     "studies.executors": ("Processes", "Serial"),
     "studies.on_dask": ("Dask",),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
@@ -323,6 +324,7 @@ def spec_id(*specs: Spec | None) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+@functools.cache
 def declared(cls: type[Spec]) -> tuple[dataclasses.Field[Any], ...]:
     """The fields of a spec, each with its kind in `metadata["kind"]`."""
     return tuple(f for f in dataclasses.fields(cls) if "kind" in f.metadata)  # pyright: ignore[reportArgumentType]

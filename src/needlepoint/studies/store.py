@@ -176,11 +176,12 @@ class Store:
         self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, text))
 
     def put(self, unit: Unit, outcomes: Sequence[Outcome]) -> None:
-        """Store the outcomes, one transaction each, and give the unit back."""
-        for job, outcome in zip(unit.jobs, outcomes, strict=True):
+        """Store the outcomes, one transaction each; the last one gives the unit back."""
+        for i, (job, outcome) in enumerate(zip(unit.jobs, outcomes, strict=True), start=1):
             with self._saying("write"), self._writing():
                 self._put(job, outcome, unit.chunk)
-        self.release(unit)
+                if i == len(unit.jobs):
+                    self._release(unit)
 
     def _put(self, job: Job, o: Outcome, chunk: str) -> None:
         times = self._one("SELECT times FROM points WHERE id = ?", (o.id,)) or 0
@@ -219,9 +220,13 @@ class Store:
         return True
 
     def release(self, unit: Unit) -> None:
+        """Give back a unit that was not computed."""
         if self.kept:
             with self._saying("write"), self._writing():
-                self._db.execute("DELETE FROM claims WHERE unit = ? AND owner = ?", (unit.id, self.owner))
+                self._release(unit)
+
+    def _release(self, unit: Unit) -> None:
+        self._db.execute("DELETE FROM claims WHERE unit = ? AND owner = ?", (unit.id, self.owner))
 
     def _alive(self, owner: str) -> bool:
         row = self._db.execute("SELECT host, pid, born, seen FROM owners WHERE id = ?", (owner,)).fetchone()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import json
 import time
@@ -76,7 +77,8 @@ def solve(unit: dict[str, Any], progress: Progress = silent) -> list[Outcome]:
     for module in unit["imports"]:
         with contextlib.suppress(ImportError):  # the spec itself will say that it is unknown
             importlib.import_module(module)
-    with _one_thread():
+    # one BLAS thread: sums then have one order, and every executor the same bits
+    with _libraries().limit(limits=1):
         if unit["curves"]:
             found = _together(unit, progress)
             if found is not None:
@@ -134,13 +136,12 @@ def _done(call: dict[str, Any], result: Any, seconds: float) -> Outcome:
     return Outcome(call["id"], "done", status, notes, call["seed"], seconds, metrics, document, arrays)
 
 
-@contextlib.contextmanager
-def _one_thread() -> Any:
-    """One BLAS thread, whatever the process has: sums then have one order, and every executor the same bits."""
-    from threadpoolctl import threadpool_limits
+@functools.cache
+def _libraries() -> Any:
+    """The BLAS libraries of this process; all are loaded with the package."""
+    from threadpoolctl import ThreadpoolController
 
-    with threadpool_limits(1, "blas"):
-        yield
+    return ThreadpoolController().select(user_api="blas")
 
 
 def versions() -> dict[str, str]:

@@ -1,0 +1,72 @@
+"""Pictures of a study: curves of a metric with training points and z-scores, or maps over two parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from needlepoint.core.errors import InvalidParameter
+from needlepoint.plotting.study_curves import draw_curves
+from needlepoint.plotting.study_data import Plottable, read
+from needlepoint.plotting.study_maps import draw_maps
+from needlepoint.plotting.style import styled
+
+KINDS, SUFFIXES = ("curves", "map"), (".png", ".pdf", ".svg")
+
+
+@styled
+def plot(
+    study: Plottable,
+    metric: str = "excess_risk",
+    *,
+    x: str | None = None,
+    y: str | None = None,
+    kind: str | None = None,
+    levels: int | Sequence[float] | None = None,
+    path: str | PathLike[str] | None = None,
+) -> Figure:
+    """Draw a metric (or an overlap, "overlaps.key") of a study, and save the picture if `path` is given.
+
+    `kind` "curves" draws the metric against one axis (`x`), with training points and their z-scores, one curve
+    for each combination of the other axes; "map" draws the prediction over two (`x`, `y`). Without it, a map is
+    drawn if two numeric axes have three or more values each and nothing was simulated. `levels` are the
+    contours of a map, or their number. Points that did not converge are marked, never left out.
+    """
+    target = _target(path)
+    if kind not in (None, *KINDS):
+        raise InvalidParameter(f"plot(kind={kind!r}): kind must be 'curves', 'map' or None (chosen from the study).")
+    data = read(study, metric)
+    rich = [p for p in data.numeric if len(data.axes[p]) >= 3]
+    if kind is None:
+        kind = "map" if y is not None or levels is not None or (len(rich) >= 2 and not data.simulated) else "curves"
+    if kind == "map":
+        figure = draw_maps(data, x, y, levels)
+    elif y is not None or levels is not None:
+        name = "y" if y is not None else "levels"
+        raise InvalidParameter(f"plot({name}=..., kind='curves'): {name} belongs to maps; curves show the metric as y.")
+    else:
+        figure = draw_curves(data, x)
+    if target is not None:
+        try:
+            figure.savefig(target, dpi=160)
+        except OSError as error:
+            raise InvalidParameter(
+                f"plot(path={str(path)!r}): cannot be written ({error.strerror or error})."
+            ) from None
+    return figure
+
+
+def _target(path: str | PathLike[str] | None) -> Path | None:
+    if path is None:
+        return None
+    if not isinstance(path, (str, PathLike)):
+        raise InvalidParameter(f"plot(path={path!r}): path must be a file name ending in {', '.join(SUFFIXES)}.")
+    target = Path(path)
+    if target.suffix.lower() not in SUFFIXES:
+        raise InvalidParameter(f"plot(path={str(path)!r}): the file name must end in {', '.join(SUFFIXES)}.")
+    if not target.parent.is_dir():
+        raise InvalidParameter(f"plot(path={str(path)!r}): there is no folder {str(target.parent)!r}; create it first.")
+    return target
