@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from needlepoint.core.results import Result
 from needlepoint.core.status import Status
+from needlepoint.learners import Population
 from needlepoint.studies.executors import Executor
 from needlepoint.studies.jobs import Job, Unit
 from needlepoint.studies.store import Store
@@ -138,7 +139,8 @@ def _follow(unit: Unit, store: Store) -> list[Outcome] | None:
             why = before.message if before else "it has not been computed."
             return [Outcome(j.id, "failed", "NoPrediction", f"its prediction failed: {why}") for j in unit.jobs]
         result = before.result
-        if isinstance(result, Result) and result.overlaps is None and not result.status.ok:
+        weights = not isinstance(result.learner, Population) or result.overlaps is not None
+        if not weights and not result.status.ok:
             why = f"its prediction is {result.status.name} and has no weights to measure at."
             return [Outcome(j.id, "failed", "NoPrediction", why) for j in unit.jobs]
     return None

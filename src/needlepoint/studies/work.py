@@ -14,11 +14,12 @@ import needlepoint as ndl
 from needlepoint.core.errors import NeedlepointError, one_line
 from needlepoint.core.results import Progress, Result, silent
 from needlepoint.core.specs import Spec, from_json
+from needlepoint.learners import Population
 from needlepoint.studies.codec import Arrays, decode, encode
 from needlepoint.studies.jobs import Unit
 
-PLAIN = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-"""Environment of a worker: one BLAS thread, because there is a worker a core."""
+PLAIN = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NPROC": "1"}
+"""Environment of a worker: one thread for BLAS and (NPROC) for XLA, because there is a worker a core."""
 
 
 @dataclass
@@ -47,7 +48,9 @@ def message(unit: Unit, followed: dict[str, Any]) -> dict[str, Any]:
         specs, options = job.question, dict(job.options)
         if job.follow is not None:
             chosen = followed[job.follow.id]
-            specs, options["overlaps"] = chosen.resolved, chosen.overlaps
+            specs = chosen.resolved
+            if isinstance(chosen.learner, Population):  # the others find their weights by training
+                options["overlaps"] = chosen.overlaps
         arrays: Arrays = {}
         calls.append(
             {
