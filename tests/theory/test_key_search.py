@@ -222,3 +222,20 @@ def test_a_linear_form_of_lengths():
     moments = question.moments({}, 1.0, 1.0)
     A, B = field_moments.on_manifold(question.task.label_var, moments)
     assert question.least((A, B)) == pytest.approx((1 - A**2 / B, A / B), rel=1e-14)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize(
+    ("task", "lower"),
+    [
+        (ndl.SpikedSLR(5, 80.8952677882296, 0.5067141762016321), 2.8224066e-09),
+        (ndl.SpikedSLR(10, 87.85647796615422, 0.5751972884863652), 5.3629423e-09),
+    ],
+    ids=["5 tokens", "10 tokens"],
+)
+def test_small_risks_in_a_flat_valley_are_followed_to_its_end(task, lower):
+    """Gradients alone stop 2 % above; the lower values were found by Newton's method from other starts."""
+    found = ndl.predict(task, ndl.KeyValueAttention(ndl.Erf(1.0, None, None)), ndl.Population())
+    assert found.excess_risk.value <= lower + found.excess_risk.error
+    at = ndl.excess_risk(*found.resolved[:2], found.overlaps)
+    assert abs(at.value - found.excess_risk.value) <= at.error + found.excess_risk.error

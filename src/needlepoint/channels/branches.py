@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import jax
 import numpy as np
 
 from needlepoint.core.overlaps import FIVE, ODD
@@ -25,10 +28,16 @@ def swapped_point(task: SpikedSLR, model: KeyValueAttention) -> np.ndarray:
     """
     c = model.constants()
     g, m = c["scale"] * task.relevant_std, np.sqrt(task.snr)
-    numerator = task.relevant_std**2 * c["scale"] * float(erf_mean(0.0, g).de)
-    denominator = m * float(zeta(0.0, g))
+    slope, spread = _slope_and_spread(g)
+    numerator = task.relevant_std**2 * c["scale"] * float(slope)
+    denominator = m * float(spread)
     theta = min(1.0, numerator / denominator) if denominator > 0 else 1.0
     return np.array([0.0, 0.0, theta, 1.0, 0.0])
+
+
+@jax.jit
+def _slope_and_spread(g: Any) -> Any:
+    return erf_mean(0.0, g).de, zeta(0.0, g)
 
 
 def classify(task: SingleLocation, model: KeyValueAttention, five: np.ndarray) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -19,10 +20,12 @@ from needlepoint.models.activations import Erf
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import SpikedSLR
 from needlepoint.theory import erf_location
+from needlepoint.theory.curves import Curves, Solver, padded, reshaped
 from needlepoint.theory.predicting import Options
 from needlepoint.theory.starts import start_overlaps
 
 _RECORDS = 64  # records a compiled call makes; one signature for every number of steps
+_RUNS = 4096  # runs of one compiled call in a batch
 _SHADOW = 1.0 - 2.0**-48  # given starts run twice, the second time moved by rounding: that is their error
 
 
@@ -47,24 +50,74 @@ def predict_descent(
     task: SpikedSLR, model: KeyValueAttention, learner: ProjectedDescent, options: Options
 ) -> Prediction:
     """The recursion of eq:pgd-closure; exact at every d."""
-    activation = require_erf(model, learner)
-    five = start_overlaps(learner, options.seed)
-    runs, given = five.shape[1], bool(learner.given)
+    return _together([(task, model, learner)], options)[0]
+
+
+@rule("predict_curves", SpikedSLR, KeyValueAttention, ProjectedDescent)
+def descent_curves(task: SpikedSLR, model: KeyValueAttention, learner: ProjectedDescent) -> Solver | None:
+    """The runs of all questions as one axis."""
+    covered = isinstance(model.activation, Erf) and model.unit_norm and not model.free_constants()
+    return _solve if covered else None
+
+
+def _solve(curves: Curves, options: Options) -> list[list[Prediction]]:
+    asked: list[Any] = [question for curve in curves for question in curve]
+    most = max(1, _RUNS // max(1, len(start_overlaps(asked[0][2], options.seed)[0])))
+    answers = []
+    for i in range(0, len(asked), most):
+
+        def progress(done: float, i: int = i, count: int = len(asked[i : i + most])) -> None:
+            options.progress((i + done * count) / len(asked))
+
+        answers += _together(asked[i : i + most], Options(options.seed, options.tol, progress))
+    return reshaped(curves, answers)
+
+
+def _together(
+    asked: Sequence[tuple[SpikedSLR, KeyValueAttention, ProjectedDescent]], options: Options
+) -> list[Prediction]:
+    """Questions of one static key: each has as many runs, steps and records as the first."""
+    for _, model, learner in asked:
+        require_erf(model, learner)
+    starts = [start_overlaps(learner, options.seed) for _, _, learner in asked]
+    runs, given = starts[0].shape[1], bool(asked[0][2].given)
     if given:
-        five = np.concatenate([five, five * _SHADOW], axis=1)
-    c = erf_location.constants(task, model)
-    marks = record_steps(learner.steps, learner.record_every)
+        starts = [np.concatenate([five, five * _SHADOW], axis=1) for five in starts]
+    width = starts[0].shape[1]
+    count = padded(len(asked), 2) if len(asked) > 1 else 1
+    last = [*range(len(asked)), *[len(asked) - 1] * (count - len(asked))]  # the last question fills the batch up
+    laws = [{**erf_location.constants(*q[:2]), "lr": q[2].lr, "schedule": q[2].schedule} for q in asked]
+    # numbers that all runs share stay scalars, which is faster
+    c = {name: np.repeat([laws[i][name] for i in last], width) for name in laws[0]} if len(asked) > 1 else laws[0]
+    five = np.concatenate([starts[i] for i in last], axis=1)
+    steps, marks = asked[0][2].steps, record_steps(asked[0][2].steps, asked[0][2].record_every)
     states, risks = [five], [np.asarray(_first_risk(c, five))]
     state = jnp.asarray(five)
     for i in range(0, len(marks) - 1, _RECORDS):
         chunk = np.diff(marks[i : i + _RECORDS + 1])
         lengths = np.zeros(_RECORDS, dtype=np.int64)
         lengths[: len(chunk)] = chunk
-        state, (chunk_states, chunk_risks) = _advance(c, state, float(marks[i]), lengths, learner.lr, learner.schedule)
+        state, (chunk_states, chunk_risks) = _advance(c, state, float(marks[i]), lengths)
         states += list(np.asarray(chunk_states)[: len(chunk)])
         risks += list(np.asarray(chunk_risks)[: len(chunk)])
-        options.progress(marks[i + len(chunk)] / learner.steps)
+        options.progress(marks[i + len(chunk)] / steps)
     history, risk = np.stack(states, axis=-1), np.stack(risks, axis=-1)  # (5, runs, records), (runs, records)
+    parts = (slice(i * width, (i + 1) * width) for i in range(len(asked)))
+    return [_told(*q, options.seed, marks, history[:, p], risk[p], runs) for q, p in zip(asked, parts, strict=True)]
+
+
+def _told(
+    task: SpikedSLR,
+    model: KeyValueAttention,
+    learner: ProjectedDescent,
+    seed: int,
+    marks: list[int],
+    history: np.ndarray,
+    risk: np.ndarray,
+    runs: int,
+) -> Prediction:
+    """The prediction from the recorded runs of one question, behind which their shadows may follow."""
+    activation, given = require_erf(model, learner), bool(learner.given)
     numerical = _shadow_errors(history, risk, runs) if given else None
     history, risk = history[:, :runs], risk[:runs]
     scales = scale_at(activation.scale or 0.0, learner.schedule, marks)
@@ -76,14 +129,7 @@ def predict_descent(
         summary["notes"] = ("the path amplifies rounding (a chaotic transient): its error is not small.",)
     branch = ends[0] if len(set(ends)) == 1 else None
     return Prediction(
-        task,
-        model,
-        learner,
-        **summary,
-        branch=branch,
-        resolved=(task, model, learner),
-        exact=True,
-        seed=options.seed,
+        task, model, learner, **summary, branch=branch, resolved=(task, model, learner), exact=True, seed=seed
     )
 
 
@@ -100,9 +146,10 @@ _first_risk = jax.jit(erf_location.unit_excess_risk)
 
 
 @jax.jit
-def _advance(c: dict[str, Any], five: Any, done: Any, lengths: Any, lr: Any, schedule: Any) -> Any:
-    """Records of the state after each of `lengths` further steps, with its risk at the last step's scale."""
-    scale = c["scale"]
+def _advance(c: dict[str, Any], five: Any, done: Any, lengths: Any) -> Any:
+    """Records of the state after each of `lengths` further steps, with its risk at the last step's scale. The numbers
+    of the problem, with lr and schedule among them, are scalars or given run by run."""
+    scale, lr, schedule = c["scale"], c["lr"], c["schedule"]
 
     def record(carry: tuple[Any, Any], length: Any) -> tuple[Any, Any]:
         five, done = carry

@@ -22,7 +22,7 @@ from needlepoint.models.activations import Activation, Erf, KernelActivation, Li
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.minimise import Minimum, minimise, newton
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
-from needlepoint.theory import field_moments, population_risk, sampled_moments
+from needlepoint.theory import erf_newton, field_moments, population_risk, sampled_moments
 from needlepoint.theory.field_moments import Moments
 from needlepoint.theory.max_place import winner_rule
 
@@ -38,6 +38,7 @@ SLACK = {"smooth": 1e-13, "rough": 1e-5}  # of a comparison of two risks, in uni
 _COARSE = 1e-5  # uncertainty of a minimum, in the same units, above which its tables need not be fine
 STARTS = 3
 _ROUNDS = 8
+_SMALL = 1e-3  # risks below this, in the same units, may lie in a valley too flat for gradients alone
 _SCANNING = 0.5  # share of the work that is the scan
 _PROMISING = 0.03  # how far above the lowest a scanned point may lie, in units of the label's variance
 
@@ -100,7 +101,7 @@ class Question:
     ) -> Moments:
         """The means at this key; without `rest` only what the manifold needs."""
         if self.model.activation.form == "elementwise":
-            found = population_risk.elementwise_of(*self._elementwise(coarseness), dict(free), key, key_sq)
+            found = population_risk.elementwise_of(*self.elementwise_call(coarseness), dict(free), key, key_sq)
             return type(found)(*map(float, found))
         if issubclass(self.activation, KernelActivation):
             while coarseness <= SCAN:  # where fine tables are too large, coarser ones still beat sampling
@@ -113,7 +114,7 @@ class Question:
         c = {**self.constants, **free}
         return sampled_moments.scrambles(self.task, self.activation, c, key, key_sq, points, 1)[0]
 
-    def _elementwise(self, coarseness: float) -> tuple[Any, ...]:
+    def elementwise_call(self, coarseness: float) -> tuple[Any, ...]:
         """The first arguments of population_risk.elementwise_of."""
         closed = issubclass(self.activation, Erf)
         refine = {SCAN: 1, SEARCH: 2 if closed else 4, FINAL: 4 if closed else 16}[coarseness]
@@ -129,7 +130,7 @@ class Question:
             return np.array([_value(self, p, SCAN if p.scale > 2 or self.kind == "rough" else SEARCH) for p in points])
         free = {name: np.array([p.constants[name] for p in points]) for name in self.free}
         key, key_sq = np.array([p.key for p in points]), np.array([p.scale**2 for p in points])
-        found = population_risk.elementwise_of_many(*self._elementwise(SCAN), free, key, key_sq)
+        found = population_risk.elementwise_of_many(*self.elementwise_call(SCAN), free, key, key_sq)
         A, B = (np.asarray(x) for x in field_moments.on_manifold(self.task.label_var, found))
         return np.array([self.least(form)[0] for form in zip(A, B, strict=True)])
 
@@ -189,7 +190,7 @@ def best_on_manifold(question: Question, tol: float, progress: Progress = silent
         if zero is not None:
             return zero
         edge = _unattained(question, lowest)
-    starts = _promising(lowest, unit)
+    starts = promising(lowest, unit)
     if not starts and edge is None:
         starts = [min(lowest, key=lambda pair: pair[0])[1]]
     for i, start in enumerate(starts):
@@ -207,17 +208,17 @@ def best_on_manifold(question: Question, tol: float, progress: Progress = silent
         sideways, start = min((_value(question, p, SEARCH), i) for i, p in enumerate(tilted))
         if sideways < minimum.value - max(1e-9, SLACK[question.kind]) * unit:
             minimum, best = _refine(question, tilted[start], tol, tilt=True)
-    best = _upright(question, best)
+    best = upright(question, best)
     if best.scale > 0.7 * grid[-1] and not question.model.unit_norm:
         note = (
             f"the risk keeps falling as the norm of the key goes to infinity; the value is at |k| = {best.scale:.3g}."
         )
         rest = 2 * abs(minimum.value - _value(question, replace(best, scale=best.scale / 2), SEARCH))
-        return _ended(question, best, minimum.residual, rest, Status.UNBOUNDED, note)
-    return _ended(question, best, minimum.residual, minimum.value_error, minimum.status)
+        return ended(question, best, minimum.residual, rest, Status.UNBOUNDED, note)
+    return ended(question, best, minimum.residual, minimum.value_error, minimum.status)
 
 
-def _ended(
+def ended(
     question: Question, point: Point, residual: float, value_error: float, status: Status, note: str = ""
 ) -> Best:
     """The risk at a point from (A, B), whose digits hold where v is large; its error is the change with the tables."""
@@ -240,7 +241,7 @@ def _ended(
     return Best(overlaps, point.constants, excess, residual, value_error, status, note)
 
 
-def _upright(question: Question, point: Point) -> Point:
+def upright(question: Question, point: Point) -> Point:
     """(k, v, shift, offset) -> -(k, v, shift, offset) changes nothing for erf; report the key along k*."""
     odd = issubclass(question.activation, Erf) and point.key < 0
     fixed = [n for n in ("shift", "offset") if n not in question.free and question.constants.get(n, 0.0) != 0.0]
@@ -257,7 +258,7 @@ def _scan(question: Question, grid: np.ndarray, progress: Progress) -> Scanned:
         [
             Point(i, float(scale), alignment, constants)
             for alignment in question.alignments
-            for constants in _constant_grid(question, float(scale))
+            for constants in constant_grid(question, float(scale))
         ]
         for i, scale in enumerate(grid)
     ]
@@ -284,7 +285,7 @@ def _scan(question: Question, grid: np.ndarray, progress: Progress) -> Scanned:
 
 def _at_zero(question: Question, lowest: Scanned, smallest: float) -> Best | None:
     """The point k = 0, where every weight is the same, if a parabola through the smallest keys has its vertex there."""
-    constants = _zeros(question)
+    constants = zero_constants(question)
     here = _value(question, Point(0, 0.0, 1.0, constants), SEARCH)
     if min(v for v, _ in lowest) < here - SLACK[question.kind] * question.task.label_var:
         return None
@@ -296,7 +297,7 @@ def _at_zero(question: Question, lowest: Scanned, smallest: float) -> Best | Non
         lowest[:] = [(_value(question, start, SEARCH), start)]
         return None
     change = abs(0.25 * (minus - plus) * vertex / smallest)
-    return _ended(question, Point(0, 0.0, 1.0, constants), 0.0, change, Status.CONVERGED)
+    return ended(question, Point(0, 0.0, 1.0, constants), 0.0, change, Status.CONVERGED)
 
 
 def _value(question: Question, point: Point, coarseness: float) -> float:
@@ -309,12 +310,12 @@ def _value(question: Question, point: Point, coarseness: float) -> float:
         return math.inf
 
 
-def _zeros(question: Question) -> dict[str, float]:
+def zero_constants(question: Question) -> dict[str, float]:
     """Constants that do at k = 0, where their choice is immaterial."""
     return {name: {"scale": 1.0, "offset": 1.0}.get(name, 0.0) for name in question.free}
 
 
-def _constant_grid(question: Question, scale: float) -> Iterator[dict[str, float]]:
+def constant_grid(question: Question, scale: float) -> Iterator[dict[str, float]]:
     """Values of the free constants: a shift moves the score at which erf turns, so it scales with the key."""
     m = math.sqrt(question.task.snr) if isinstance(question.task, SpikedSLR) else 0.0
     turns = {0.0, 1.0, -1.0, 2.0, 3.0, *(m * f for f in (0.25, 0.5, 0.75))}
@@ -327,7 +328,7 @@ def _constant_grid(question: Question, scale: float) -> Iterator[dict[str, float
         yield dict(zip(question.free, values, strict=True))
 
 
-def _promising(lowest: Scanned, unit: float) -> list[Point]:
+def promising(lowest: Scanned, unit: float) -> list[Point]:
     """Local minima of the scan along the norm, not at its ends, that may still turn out lowest."""
     chosen: Scanned = []
     ends = {0, max(p.index for _, p in lowest)} if len(lowest) > 2 else set()
@@ -359,7 +360,7 @@ def _unattained(question: Question, lowest: Scanned) -> Best | None:
     rest = 2 * abs(value - inner)
     where = "0, with the value growing" if point.index == 0 else "infinity"
     note = f"the risk keeps falling as the norm of the key goes to {where}; the value is at |k| = {point.scale:.3g}."
-    return _ended(question, _upright(question, point), math.nan, rest, Status.UNBOUNDED, note)
+    return ended(question, upright(question, point), math.nan, rest, Status.UNBOUNDED, note)
 
 
 def _refine(question: Question, start: Point, tol: float, tilt: bool) -> tuple[Minimum, Point]:
@@ -374,6 +375,8 @@ def _refine(question: Question, start: Point, tol: float, tilt: bool) -> tuple[M
             further, (found, point) = found.value - again[0].value, again
             if not further > 1e-15 * question.task.label_var:
                 break
+        if names and found.value < _SMALL * question.task.label_var:
+            found, point = _by_curvature(question, point, found)
         # at the bottom of a flat valley the value is known long before the place
         known = found.value_error <= 1e-2 * tol and found.residual <= 1e3 * tol
         return (replace(found, status=Status.CONVERGED) if known else found), point
@@ -425,7 +428,7 @@ def _by_slopes(question: Question, start: Point, tol: float) -> tuple[Minimum, P
     names = tuple(question.free)
     constants = np.array([start.constants[n] for n in names])
     unit = np.maximum(0.3, np.abs(constants))
-    activation, task, nodes, winner, c = question._elementwise(SEARCH)
+    activation, task, nodes, winner, c = question.elementwise_call(SEARCH)
     given = {
         "scale": start.scale,
         "alignment": start.alignment,
@@ -441,3 +444,25 @@ def _by_slopes(question: Question, start: Point, tol: float) -> tuple[Minimum, P
     found = minimise(value_and_grad, np.zeros((1, len(names) + 1)), tol=tol)
     moved = {n: float(constants[i] + unit[i] * found.x[i + 1]) for i, n in enumerate(names)}
     return found, replace(start, scale=start.scale * math.exp(found.x[0]), constants=moved)
+
+
+def _by_curvature(question: Question, start: Point, before: Minimum) -> tuple[Minimum, Point]:
+    """Exact second derivatives, where the offset is so much steeper than the valley that gradients lose it."""
+    names, point, found = tuple(question.free), start, before
+    _, task, _, winner, c = question.elementwise_call(SEARCH)
+    numbers = {name: np.array([x]) for name, x in {**c, "label_var": question.task.label_var}.items()}
+    law = numbers, (None, None) if winner is None else tuple(x[None] for x in winner)
+    for _ in range(_ROUNDS):
+        constants = np.array([point.constants[n] for n in names])
+        unit = np.maximum(0.3, np.abs(constants))
+        given = {"scale": point.scale, "alignment": point.alignment, "constants": constants, "unit": unit}
+        ended = erf_newton.newton(task, names, False, law, {k: np.array([v]) for k, v in given.items()})
+        x, value, residual, value_error, _, done = (np.asarray(part)[0] for part in ended)
+        if not float(value) <= found.value + 1e-14 * question.task.label_var:
+            break
+        found = replace(found, value=float(value), residual=float(residual), value_error=float(value_error))
+        moved = dict(zip(names, (constants + unit * x[1:]).tolist(), strict=True))
+        point = replace(point, scale=point.scale * math.exp(float(x[0])), constants=moved)
+        if done:
+            break
+    return found, point

@@ -26,7 +26,7 @@ from needlepoint.theory.location_statements import linear_optimum, softmax_key
 from needlepoint.theory.off_manifold import best_of_all
 from needlepoint.theory.predicting import Options
 
-_TOLERANCE = 1e-8
+TOLERANCE = 1e-8
 
 
 @rule("predict", SpikedSLR, LinearRegression, Population)
@@ -64,11 +64,11 @@ def predict_population(
         excess, overlaps = linear_optimum(task)
         return _at(task, model, learner, options, overlaps, excess)
     question = Question(task, model)
-    everywhere, tol = learner.within == "all", options.tol or _TOLERANCE
+    everywhere, tol = learner.within == "all", options.tol or TOLERANCE
     best = best_on_manifold(question, tol, lambda done: options.progress(done * (0.3 if everywhere else 1.0)))
     if everywhere:
         best = best_of_all(question, best, tol, options.seed, lambda done: options.progress(0.3 + 0.7 * done))
-    return _searched(task, model, learner, options, best)
+    return searched(task, model, learner, options, best)
 
 
 def _softmax(task: SingleLocation, model: KeyValueAttention, learner: Population, options: Options) -> Prediction:
@@ -90,7 +90,7 @@ def _softmax(task: SingleLocation, model: KeyValueAttention, learner: Population
     return _at(task, model, learner, options, Overlaps(key, 1.0, key_sq=key**2), excess, notes=notes)
 
 
-def _searched(
+def searched(
     task: SingleLocation, model: KeyValueAttention, learner: Population, options: Options, best: Best
 ) -> Prediction:
     """What a search found; where its means were sampled, the risk is taken again with fresh points."""

@@ -1,0 +1,85 @@
+"""Many questions at once: the batched counterpart of `predict`, for questions that differ in real numbers only."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TypeVar
+
+from needlepoint.core.dispatch import check_question, find
+from needlepoint.core.errors import InvalidParameter, NoTheory
+from needlepoint.core.lowering import lower
+from needlepoint.core.results import Prediction, Progress, silent
+from needlepoint.core.specs import Spec
+from needlepoint.numerics.precision import float64
+from needlepoint.theory.predicting import Options
+
+Question = tuple[Spec, Spec | None, Spec]
+Curves = Sequence[Sequence[Question]]
+Solver = Callable[[Curves, Options], list[list[Prediction]]]
+"""What a rule of the verb "predict_curves" gives for a question that it covers; None for the others."""
+
+_T = TypeVar("_T")
+
+
+def static_key(task: Spec, model: Spec | None, learner: Spec) -> Hashable | None:
+    """Questions with equal keys can be solved in one batch; None where no batched rule covers the question."""
+    if _solver(task, model, learner) is None:
+        return None
+    return tuple(None if part is None else lower(part)[0] for part in (task, model, learner))
+
+
+@float64
+def predict_curves(
+    curves: Curves, *, seed: int = 0, tol: float | None = None, progress: Progress = silent
+) -> list[list[Prediction]]:
+    """What `predict(..., throw=False)` says of every question, curve by curve, computed together.
+
+    A curve is a list of neighbouring questions. All questions must have the same static key; the answers depend on
+    all of them only through rounding, and on the order of a curve only where a neighbour leads to a lower minimum.
+    """
+    if tol is not None and not (isinstance(tol, (int, float)) and math.isfinite(tol) and tol > 0):
+        raise InvalidParameter(f"predict_curves(tol={tol!r}): tol must be > 0 and finite (see predict).")
+    questions = [question for curve in curves for question in curve]
+    if not questions:
+        return [[] for _ in curves]
+    for question in questions:
+        check_question("predict_curves", *question, seed)
+    first, *others = {static_key(*question): question for question in questions}.items()
+    if first[0] is None or others:
+        raise InvalidParameter(
+            "predict_curves: one call takes questions of one static key that a batched rule covers; "
+            f"{first[1]!r} has {'none' if first[0] is None else 'another than ' + repr(others[0][1])}."
+        )
+    solver = _solver(*questions[0])
+    assert solver is not None
+    answers = solver(curves, Options(seed, tol, progress))
+    progress(1.0)
+    return answers
+
+
+def reshaped(curves: Curves, flat: Iterable[_T]) -> list[list[_T]]:
+    """Answers in the order of the questions, cut into curves."""
+    left = iter(flat)
+    return [list(itertools.islice(left, len(curve))) for curve in curves]
+
+
+def padded(count: int, least: int = 32) -> int:
+    """The next power of two: few sizes, few compilations."""
+    return max(least, 1 << (count - 1).bit_length())
+
+
+def _solver(task: Spec, model: Spec | None, learner: Spec) -> Solver | None:
+    _load_rules()
+    try:
+        covering = find("predict_curves", task, model, learner)
+    except NoTheory:
+        return None
+    return covering(task, model, learner)
+
+
+def _load_rules() -> None:
+    """Importing these modules fills the dispatch table."""
+    import needlepoint.theory.descent
+    import needlepoint.theory.erf_curves  # noqa: F401

@@ -1,0 +1,347 @@
+"""Optima of erf attention with free norms, many at once: `key_search` with the points as an array axis.
+
+Scan, starts and final value are those of `key_search`; between them is Newton's method with exact derivatives. What
+does not end in an ordinary minimum with the key along k* (a norm that goes to 0 or infinity, a tilted key, two minima
+of one value, no convergence) is answered by `predict_population`, one by one.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from needlepoint.core.dispatch import rule
+from needlepoint.core.results import Prediction, Progress
+from needlepoint.core.status import Status
+from needlepoint.learners import Population
+from needlepoint.models.activations import Erf
+from needlepoint.models.attention import KeyValueAttention
+from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
+from needlepoint.theory import key_search, population
+from needlepoint.theory.curves import Curves, Solver, padded, reshaped
+from needlepoint.theory.erf_newton import form, newton
+from needlepoint.theory.key_search import FINAL, SCAN, SEARCH, SLACK, Point, Question
+from needlepoint.theory.location_statements import linear_optimum
+from needlepoint.theory.predicting import Options
+
+_BLOCK = 256  # points of one compiled call
+_CALLS = 12
+_LOWER = 1e-9  # by how much a risk must be lower to count as lower, in units of the label's variance
+_SCANNED = 1e-6  # the same for a scanned risk, whose rule is coarse
+_LINEAR = 0.03  # spread of the scores below which a descent towards k = 0 is taken to go there
+_NARROW = 1e-3  # the same for one that ended
+_TILTS = (0.05, 0.4)
+
+
+@rule("predict_curves", SpikedSLR, KeyValueAttention, Population)
+@rule("predict_curves", MaxSLR, KeyValueAttention, Population)
+def erf_curves(task: SingleLocation, model: KeyValueAttention, learner: Population) -> Solver | None:
+    """Erf with free norms on the manifold; shift and offset may be free."""
+    erf = isinstance(model.activation, Erf) and model.activation.scale is not None
+    return solve if erf and not model.unit_norm and learner.within == "manifold" else None
+
+
+def solve(curves: Curves, options: Options) -> list[list[Prediction]]:
+    """Every point of every curve; the share of the work that is done is reported as it goes."""
+    asked: list[Any] = [question for curve in curves for question in curve]
+    batch = Batch([Asked(task, model) for task, model, _ in asked])
+    ends = _optima(batch, curves, options.tol or population.TOLERANCE, options.progress)
+    quiet, answers = Options(options.seed, options.tol), []
+    for i, ((task, model, learner), end) in enumerate(zip(asked, ends, strict=True)):
+        if end is None:
+            answers.append(population.predict_population(task, model, learner, quiet))
+        else:
+            known, found = end
+            best = key_search.ended(known, found.point, found.residual, found.value_error, Status.CONVERGED)
+            answers.append(population.searched(task, model, learner, quiet, best))
+        options.progress(0.5 + 0.5 * (i + 1) / len(asked))
+    return reshaped(curves, answers)
+
+
+@dataclass(frozen=True)
+class Asked(Question):
+    """A question that looks up its free constants once, and whose forms at one point may be known by coarseness."""
+
+    forms: dict[float, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def free(self) -> list[str]:
+        return self._free
+
+    @functools.cached_property
+    def _free(self) -> list[str]:
+        return self.model.free_constants()
+
+    def value_form(self, free: Any, key: float, key_sq: float, coarseness: float) -> tuple[float, float]:
+        return self.forms[coarseness]
+
+
+class Batch:
+    """The numbers of many questions of one static key, with the questions as the first axis."""
+
+    def __init__(self, questions: Sequence[Asked]) -> None:
+        first = questions[0]
+        self.questions = questions
+        self.task, self.names = type(first.task), tuple(first.free)
+        self.norms, self.alignments = key_search.scales(first), first.alignments
+        self.unit = np.array([q.task.label_var for q in questions])
+        self.numbers = {name: np.array([q.constants[name] for q in questions]) for name in first.constants}
+        self.numbers["label_var"] = self.unit
+        self.rules = {coarseness: self._winners(coarseness) for coarseness in (SCAN, SEARCH, FINAL)}
+
+    def _winners(self, coarseness: float) -> Any:
+        """Nodes and weights of the winner's rule for each task: weights (points, nodes); None on spiked tokens."""
+        if self.task is SpikedSLR:
+            return None
+        each = [q.elementwise_call(coarseness)[3] for q in self.questions]
+        return each[0][0], np.stack([w for _, w in each])
+
+    def law(self, coarseness: float, index: Any = slice(None)) -> Any:
+        """What the risk at these points depends on besides key and free constants, as a pytree of arrays."""
+        rule, index = self.rules[coarseness], np.arange(len(self.questions))[index]
+        nodes = None if rule is None else np.broadcast_to(rule[0], (len(index), len(rule[0])))
+        return {n: x[index] for n, x in self.numbers.items()}, (nodes, None if rule is None else rule[1][index])
+
+    def forms(self, coarseness: float, index: Any, points: Sequence[Point]) -> np.ndarray:
+        """(A, B) of eq:value-form at one point for each question of the index: an array (2, points)."""
+        free = {n: np.array([p.constants[n] for p in points]) for n in self.names}
+        key, key_sq = np.array([p.key for p in points]), np.array([p.scale**2 for p in points])
+        return np.stack(
+            _in_blocks(functools.partial(_forms, self.task), self.law(coarseness, index), free, key, key_sq)
+        )
+
+    def values(self, coarseness: float, index: Any, points: Sequence[Point]) -> np.ndarray:
+        """The least risk over v at one point for each question of the index."""
+        A, B = self.forms(coarseness, index, points)
+        return _over_value(self.unit[index], A, B, np)
+
+
+def _in_blocks(function: Callable[..., Any], *trees: Any) -> Any:
+    """A compiled function of arrays with points first, block by block; a block is filled up with its last point."""
+    count, parts = len(jax.tree.leaves(trees)[0]), []
+    for i in range(0, count, _BLOCK):
+        size = min(_BLOCK, count - i)
+        index = i + np.minimum(np.arange(padded(size)), size - 1)
+        found = function(*jax.tree.map(lambda x, index=index: x[index], trees))
+        parts.append(jax.tree.map(lambda x, size=size: np.asarray(x)[:size], found))
+    return jax.tree.map(lambda *blocks: np.concatenate(blocks), *parts)
+
+
+def _over_value(unit: Any, A: Any, B: Any, xp: Any) -> Any:
+    """`Question.least` on arrays."""
+    return unit - A * xp.where(B > 0, A / xp.where(B > 0, B, 1.0), 0.0)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _forms(task: type[SingleLocation], law: Any, free: Any, key: Any, key_sq: Any) -> Any:
+    return jax.vmap(functools.partial(form, task))(law, free, key, key_sq)
+
+
+# --- the scan ------------------------------------------------------------------------------------
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _scan_block(task: type[SingleLocation], law: Any, free: Any, key: Any, key_sq: Any) -> Any:
+    """The least risk over v for each point of the block at each point of its grid."""
+
+    def one(law: Any, free: Any, key: Any, key_sq: Any) -> Any:
+        A, B = jax.vmap(functools.partial(form, task, law))(free, key, key_sq)
+        return _over_value(law[0]["label_var"], A, B, jnp)
+
+    return jax.vmap(one)(law, free, key, key_sq)
+
+
+def _grids(batch: Batch) -> np.ndarray:
+    """Free constants to scan, (points, norms, choices, constants); the last choice fills up shorter grids."""
+    known: dict[Any, np.ndarray] = {}
+    if not batch.names:
+        return np.zeros((len(batch.questions), len(batch.norms), 1, 0))
+    for question in batch.questions:
+        if (snr := question.task.snr) not in known:  # pyright: ignore[reportAttributeAccessIssue]
+            rows = [list(key_search.constant_grid(question, float(s))) for s in batch.norms]
+            most = max(map(len, rows))
+            known[snr] = np.array([[[c[n] for n in batch.names] for c in r + r[-1:] * (most - len(r))] for r in rows])
+    most = max(grid.shape[1] for grid in known.values())
+    known = {snr: np.pad(g, ((0, 0), (0, most - g.shape[1]), (0, 0)), mode="edge") for snr, g in known.items()}
+    return np.stack([known[q.task.snr] for q in batch.questions])  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _scan(batch: Batch) -> tuple[list[tuple[int, Point]], np.ndarray]:
+    """Where to start for each question, and the least that was scanned. There is no start where that is at an end of
+    the norms, or no lower than at k = 0."""
+    grids = _grids(batch)
+    points, norms, choices, _ = grids.shape
+    shape = (points, norms, len(batch.alignments), choices)
+    scale = np.broadcast_to(batch.norms[:, None, None], shape)
+    free = {n: np.broadcast_to(grids[:, :, None, :, i], shape) for i, n in enumerate(batch.names)}
+    key = scale * np.array(batch.alignments)[:, None]
+    flat = jax.tree.map(lambda x: x.reshape(points, -1), (free, key, scale**2))
+    values = _in_blocks(functools.partial(_scan_block, batch.task), batch.law(SCAN), *flat).reshape(shape)
+    values = np.where(np.isfinite(values), values, np.inf)
+    # towards k* and away from it apart: (points, norms, sides, alignments x choices)
+    values = values.reshape(points, norms, 2, -1)
+    chosen = np.argmin(values, axis=-1)
+    lowest = np.take_along_axis(values, chosen[..., None], axis=-1)[..., 0]
+    least = lowest.min(axis=(1, 2))
+    ends = lowest[:, [0, -1]].min(axis=(1, 2)) <= least + 1e-11 * batch.unit
+    zero = batch.values(
+        SEARCH, slice(None), [Point(0, 0.0, 1.0, key_search.zero_constants(q)) for q in batch.questions]
+    )
+    odd = ends | ~np.isfinite(lowest).all(axis=(1, 2)) | (least >= zero - SLACK["smooth"] * batch.unit)
+    sides = [(j, side) for j in range(norms) for side in (0, 1)]
+    places = [Point(j, float(batch.norms[j]), batch.alignments[3 * side], {}) for j, side in sides]
+    starts = []
+    for i in np.flatnonzero(~odd):
+        table = list(zip(lowest[i].ravel().tolist(), places, strict=True))
+        for place in key_search.promising(table, float(batch.unit[i])):
+            j, side = place.index, int(place.alignment < 0)
+            turn, choice = divmod(int(chosen[i, j, side]), choices)
+            constants = dict(zip(batch.names, grids[i, j, choice].tolist(), strict=True))
+            starts.append((int(i), replace(place, alignment=batch.alignments[2 * side + turn], constants=constants)))
+    return starts, least
+
+
+# --- local minima --------------------------------------------------------------------------------
+
+
+class End(NamedTuple):
+    """Where Newton's method ended from one start; `minimum` says that it converged."""
+
+    point: Point
+    value: float
+    residual: float
+    value_error: float
+    minimum: bool
+    tilted: bool
+
+
+def _refine(batch: Batch, starts: Sequence[tuple[int, Point]], tol: float, tilt: bool) -> list[tuple[int, End]]:
+    """The local minimum from each start, in calls that go on with those that have not ended."""
+    owners, points = np.array([i for i, _ in starts], dtype=int), [point for _, point in starts]
+    value, residual, value_error = (np.full(len(starts), np.nan) for _ in range(3))
+    steepness, left = np.ones(len(starts)), np.arange(len(starts))
+    for call in range(_CALLS):
+        if not len(left):
+            break
+        constants = np.array([[points[j].constants[n] for n in batch.names] for j in left]).reshape(len(left), -1)
+        alignment, scale = (np.array([getattr(points[j], name) for j in left]) for name in ("alignment", "scale"))
+        unit, angle = np.maximum(0.3, np.abs(constants)), np.arccos(alignment)
+        start = {"scale": scale, "alignment": alignment, "angle": angle, "constants": constants, "unit": unit}
+        method = functools.partial(newton, batch.task, batch.names, tilt)
+        x, *ends, steep, done = _in_blocks(method, batch.law(SEARCH, owners[left]), start)
+        value[left], residual[left], value_error[left] = ends
+        if call == 0:
+            steepness = np.maximum(1.0, steep)
+        scale, constants = scale * np.exp(x[:, 0]), constants + unit * x[:, 1 + tilt :]
+        alignment = np.cos(angle + x[:, 1]) if tilt else alignment
+        for j, s, a, c in zip(left, scale.tolist(), alignment.tolist(), constants.tolist(), strict=True):
+            points[j] = Point(points[j].index, s, a, dict(zip(batch.names, c, strict=True)))
+        left = left[~done]
+    # as in key_search: at the bottom of a flat valley the value is known long before the place
+    known = (value_error <= 1e-2 * tol) & (residual <= 1e3 * tol)
+    minimum = np.isfinite(value) & ((residual <= tol * steepness) | known)
+    minimum[left] = False
+    if batch.names:  # a valley towards k = 0 looks like a minimum where it is narrower than rounding
+        minimum &= np.array([point.scale for point in points]) * batch.numbers["scale"][owners] > _NARROW
+    rows = zip(points, value.tolist(), residual.tolist(), value_error.tolist(), minimum.tolist(), strict=True)
+    return [(i, End(*row, tilt)) for i, row in zip(owners.tolist(), rows, strict=True)]
+
+
+# --- the optimum ---------------------------------------------------------------------------------
+
+
+def _optima(batch: Batch, curves: Curves, tol: float, progress: Progress) -> list[tuple[Question, End] | None]:
+    """The optimum of every point with its forms known, None where it is no ordinary minimum."""
+    starts, scanned = _scan(batch)
+    progress(0.2)
+    best = _lowest(batch, starts, tol)
+    progress(0.4)
+    beside = _from_neighbours(batch, curves, best)
+    again = _lowest(batch, beside, tol)
+    best = {i: end for i, end in best.items() if i not in dict(beside)} | again
+    index = np.array(sorted(best), dtype=int)
+    if not len(index):
+        return [None] * len(batch.questions)
+    ends = [best[i] for i in index]
+    value, unit = np.array([end.value for end in ends]), batch.unit[index]
+    sideways = [[_tilted(end.point, angle) for end in ends] for angle in _TILTS]
+    lower = np.min([batch.values(SEARCH, index, points) for points in sideways], axis=0) < value - _LOWER * unit
+    far = np.array([end.point.scale for end in ends]) > 0.7 * batch.norms[-1]
+    plain = ~(lower | far | (scanned[index] < value - _SCANNED * unit))
+    points = [key_search.upright(batch.questions[i], end.point) for i, end in zip(index, ends, strict=True)]
+    levels = [FINAL] if batch.task is SpikedSLR else [FINAL, SEARCH, SCAN]
+    forms = {level: batch.forms(level, index, points).T.tolist() for level in levels}
+    answers: list[tuple[Question, End] | None] = [None] * len(batch.questions)
+    for j, i in enumerate(index):
+        if plain[j]:
+            table = {level: tuple(forms.get(level, forms[FINAL])[j]) for level in (FINAL, SEARCH, SCAN)}
+            answers[i] = replace(batch.questions[i], forms=table), ends[j]._replace(point=points[j])
+    return answers
+
+
+def _lowest(batch: Batch, starts: Sequence[tuple[int, Point]], tol: float) -> dict[int, End]:
+    """The lowest minimum of each question that has starts, but for those where it is not clear."""
+    found: dict[int, list[End]] = {}
+    for tilt in (False, True):
+        mine = [(i, point) for i, point in starts if (abs(point.alignment) < 1) is tilt]
+        for i, end in _refine(batch, mine, tol, tilt):
+            found.setdefault(i, []).append(end)
+    chosen = {i: _clear(batch.questions[i], _LOWER * batch.unit[i], ends) for i, ends in found.items()}
+    return {i: end for i, end in chosen.items() if end is not None}
+
+
+def _clear(question: Question, slack: float, ends: Sequence[End]) -> End | None:
+    """The lowest minimum with the key along k*, if no other end is as low or may become so."""
+    best = min((end for end in ends if end.minimum and not end.tilted), key=lambda end: end.value, default=None)
+    if best is None:
+        return None
+    for end in ends:
+        if not end.minimum:
+            rival = not (_same(question, end.point, best.point) or _hopeless(question, end, best.value + slack))
+        elif end.tilted:
+            rival = end.value < best.value - slack
+        else:
+            rival = end.value <= best.value + slack and not _same(question, end.point, best.point)
+        if rival:
+            return None
+    return best
+
+
+def _hopeless(question: Question, end: End, bound: float) -> bool:
+    """Whether a descent that was cut short stays above the bound: little is left of it, or it goes to k = 0 with
+    growing v, where erf attention becomes linear (eq:linear-optimum)."""
+    if not end.value > bound:
+        return False
+    small = end.point.scale * question.constants["scale"] < _LINEAR
+    return end.value - 10 * end.value_error > bound or (small and linear_optimum(question.task)[0].value > bound)
+
+
+def _same(question: Question, a: Point, b: Point) -> bool:
+    """Whether two minima are one, up to rounding and the symmetry of erf."""
+    a, b = key_search.upright(question, a), key_search.upright(question, b)
+    apart = [a.key / b.key - 1, *((a.constants[n] - x) / max(0.3, abs(x)) for n, x in b.constants.items())]
+    return max(map(abs, apart)) < 1e-3
+
+
+def _tilted(point: Point, angle: float) -> Point:
+    return replace(point, alignment=point.alignment * math.cos(angle))
+
+
+def _from_neighbours(batch: Batch, curves: Curves, best: dict[int, End]) -> list[tuple[int, Point]]:
+    """Points of a curve where the optimum of the point before or after it is lower than what was found."""
+    index = reshaped(curves, range(len(batch.questions)))
+    pairs = [pair for curve in index for a, b in itertools.pairwise(curve) for pair in ((a, b), (b, a))]
+    pairs = [(i, best[j].point) for i, j in pairs if i in best and j in best]
+    if not pairs:
+        return []
+    values = batch.values(SEARCH, np.array([i for i, _ in pairs]), [point for _, point in pairs])
+    lower = [v < best[i].value - _LOWER * batch.unit[i] for v, (i, _) in zip(values, pairs, strict=True)]
+    return list(itertools.compress(pairs, lower))
