@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import Any
 
 from needlepoint.core.errors import InvalidParameter
@@ -10,6 +11,7 @@ from needlepoint.studies.executors import Finished
 from needlepoint.studies.work import solve
 
 _CONNECT = 30.0  # seconds to wait for a scheduler
+_COUNT = 2.0  # seconds between counts of the cluster's threads
 
 
 class Dask:
@@ -28,6 +30,7 @@ class Dask:
         self._client: Any = None
         self._made: list[Any] = []  # what is ours to close
         self._futures: dict[Any, int] = {}
+        self._width, self._counted = 4, -_COUNT
 
     def start(self) -> None:
         from distributed import Client, LocalCluster
@@ -51,7 +54,9 @@ class Dask:
     @property
     def width(self) -> int:
         """Two units a thread, so that no worker waits for the next; a few while the cluster has yet to grow."""
-        return max(4, 2 * sum(self._client.nthreads().values()))
+        if time.monotonic() - self._counted > _COUNT:
+            self._counted, self._width = time.monotonic(), max(4, 2 * sum(self._client.nthreads().values()))
+        return self._width
 
     def submit(self, number: int, unit: dict[str, Any]) -> None:
         self._futures[self._client.submit(solve, unit, pure=False)] = number
@@ -59,7 +64,9 @@ class Dask:
     def wait(self, timeout: float) -> list[Finished]:
         from distributed import wait
 
-        if self._futures:
+        if not self._futures:
+            time.sleep(timeout)
+        else:
             with contextlib.suppress(TimeoutError), self._client.as_current():
                 wait(list(self._futures), timeout=timeout, return_when="FIRST_COMPLETED")
         finished: list[Finished] = []

@@ -71,7 +71,9 @@ class Store:
 
     def _connect(self, readonly: bool = False) -> sqlite3.Connection:
         if readonly:
-            name = f"{Path(self.path).absolute().as_uri()}?mode=ro"
+            # beside a file that cannot be changed sqlite has no place for its shared memory
+            still = "" if os.access(Path(self.path).absolute().parent, os.W_OK) else "&immutable=1"
+            name = f"{Path(self.path).absolute().as_uri()}?mode=ro{still}"
             return sqlite3.connect(name, uri=True, isolation_level=None, timeout=_PATIENCE)
         return sqlite3.connect(self.path, isolation_level=None, timeout=_PATIENCE)
 

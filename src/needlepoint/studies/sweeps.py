@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -99,6 +100,8 @@ class Sweep:
         from needlepoint.core.dispatch import check_question
 
         check_question("sweep", task, model, learner, seed)
+        if tol is not None and not (isinstance(tol, (int, float)) and 0 < tol < math.inf):
+            raise InvalidParameter(f"sweep(tol={tol!r}): tol must be > 0 and finite (see predict).")
         axes = read_axes((task, model, learner), over)
         if also is not None:
             if not isinstance(also, Simulation):
