@@ -104,19 +104,24 @@ def _stopping(sentence: str) -> Iterator[None]:
     theirs.setblocking(False)
     before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
 
-    def watch() -> None:
-        while heard := ours.recv(64):
-            if signal.SIGINT in heard:
-                time.sleep(_GRACE)
-                print(f"needlepoint: {sentence}", file=sys.stderr, flush=True)
-                os._exit(INTERRUPTED)
+    ended = threading.Event()
 
-    threading.Thread(target=watch, daemon=True).start()
+    def watch() -> None:
+        with ours:
+            while heard := ours.recv(64):
+                if signal.SIGINT in heard and not ended.wait(_GRACE):
+                    print(f"needlepoint: {sentence}", file=sys.stderr, flush=True)
+                    os._exit(INTERRUPTED)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
     try:
         yield
     finally:
+        ended.set()
         signal.set_wakeup_fd(before)
         theirs.close()
+        watcher.join()
 
 
 @contextlib.contextmanager

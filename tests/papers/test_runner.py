@@ -10,6 +10,7 @@ import pytest
 import needlepoint as ndl
 from needlepoint.papers.figures import Figure, Point, Record
 from needlepoint.papers.runner import agreement, compute, reproduce, writable, write_agreement, write_csv
+from needlepoint.studies.store import Store
 
 TASK = ndl.SpikedSLR(2, 1.0, noise=0.3)
 LINEAR = (TASK, ndl.LinearRegression(), ndl.Population())
@@ -176,3 +177,126 @@ def test_writable_makes_the_folder_and_leaves_nothing_in_it(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ndl.InvalidParameter, match=r"cannot write to the folder .*file"):
         writable(tmp_path / "file" / "b")
+
+
+# --- with a store ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The tasks and verbs that are computed, in order."""
+    calls = []
+
+    def watched(verb, honest):
+        def call(task, *args, **options):
+            calls.append((verb, task.snr))
+            return honest(task, *args, **options)
+
+        return call
+
+    for verb in ("predict", "simulate"):
+        monkeypatch.setattr(ndl, verb, watched(verb, getattr(ndl, verb)))
+    return calls
+
+
+def numbers(records):
+    return [r.result.to_json() for r in records]
+
+
+def curve(*snrs, follow=False):
+    points = []
+    for snr in snrs:
+        question = (ndl.SpikedSLR(2, snr, noise=0.3), ndl.LinearRegression(), ndl.Population())
+        points.append(Point("predict", *question, label=f"snr {snr:g}", x=snr))
+        points.append(Point("simulate", *question, options=CHEAP, label=f"snr {snr:g}", x=snr, follow=follow))
+    return points
+
+
+@pytest.mark.parametrize("after", [1, 3, 4, 5])
+def test_an_interrupted_figure_goes_on_where_it_was(tmp_path, asked, after):
+    points = curve(1.0, 2.0, 4.0, follow=True)
+    undisturbed = compute(points)
+    asked.clear()
+
+    def stop(text, fraction):
+        if fraction >= after / 6:
+            raise KeyboardInterrupt
+
+    path = tmp_path / "points.sqlite"
+    with Store(path) as store, pytest.raises(KeyboardInterrupt):
+        compute(points, stop, store)
+    assert len(asked) == after
+    with Store(path) as store:
+        records = compute(points, store=store)
+    assert len(asked) == 6
+    assert len(set(asked)) == 6  # nothing twice
+    assert numbers(records) == numbers(undisturbed)
+
+
+def test_a_figure_that_is_stored_is_not_computed_again(tmp_path, tiny, asked):
+    first = reproduce(tiny, "quick", tmp_path, store=Store())
+    with Store(tmp_path / "points.sqlite") as store:
+        compute(tiny.points("quick"), store=store)
+    asked.clear()
+    said = []
+    with Store(tmp_path / "points.sqlite") as store:
+        again = reproduce(tiny, "quick", tmp_path, lambda text, fraction: said.append(fraction), store)
+    assert asked == []
+    assert again.agreement == first.agreement
+    assert (said[0], said[-1]) == (0.0, 1.0)
+
+
+def test_a_larger_set_takes_what_quick_has_computed(tmp_path, asked):
+    quick, full = curve(1.0, 4.0), curve(1.0, 2.0, 4.0, 8.0)
+    expected = numbers(compute(full))
+    asked.clear()
+    with Store(tmp_path / "points.sqlite") as store:
+        compute(quick, store=store)
+        assert len(asked) == 4
+        asked.clear()
+        records = compute(full, store=store)
+    assert sorted(asked) == [("predict", 2.0), ("predict", 8.0), ("simulate", 2.0), ("simulate", 8.0)]
+    assert numbers(records) == expected
+
+
+def test_the_predictions_of_quick_serve_the_full_figure(tmp_path, tiny, asked):
+    with Store(tmp_path / "points.sqlite") as store:
+        compute(tiny.points("quick"), store=store)
+        asked.clear()
+        compute(tiny.points("full"), store=store)
+    assert asked == [("simulate", 1.0), ("simulate", 4.0)]  # these have other repeats
+
+
+def test_a_failed_point_is_one_sentence_with_its_label_and_stays_in_the_store(tmp_path, monkeypatch):
+    honest = ndl.predict
+
+    def unlucky(task, *args, **options):
+        if task.snr == 2.0:
+            raise ZeroDivisionError("no\nluck")
+        return honest(task, *args, **options)
+
+    with Store(tmp_path / "points.sqlite") as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(ndl, "predict", unlucky)
+            with pytest.raises(ndl.InvalidParameter) as caught:
+                compute(curve(1.0, 2.0, 4.0), store=store)
+        assert str(caught.value).startswith("predict snr 2 failed: ")
+        assert str(caught.value).endswith("ZeroDivisionError: no luck")
+        assert "\n" not in str(caught.value)
+        assert store.counts() == {("done", "CONVERGED"): 5, ("failed", "ZeroDivisionError"): 1}
+        (row,) = store.rows("state = 'failed'")
+        assert (row["verb"], row["message"]) == ("predict", "ZeroDivisionError: no luck")
+
+
+def test_a_failed_point_is_tried_again_by_the_next_run(tmp_path, monkeypatch):
+    """A worker that was lost or memory that ran out must not spoil a folder for good."""
+
+    def broken(*args, **options):
+        raise MemoryError
+
+    with Store(tmp_path / "points.sqlite") as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(ndl, "predict", broken)
+            with pytest.raises(ndl.InvalidParameter, match="snr 1 failed"):
+                compute(curve(1.0), store=store)
+        assert numbers(compute(curve(1.0), store=store)) == numbers(compute(curve(1.0)))

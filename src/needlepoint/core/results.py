@@ -183,5 +183,6 @@ def mean_estimate(samples: np.ndarray) -> Estimate:
     """Mean and standard error of independent repeats (one repeat has an infinite error)."""
     samples = np.asarray(samples, dtype=float)
     n = samples.size
-    error = float(np.std(samples, ddof=1) / np.sqrt(n)) if n > 1 else float("inf")
+    with np.errstate(invalid="ignore"):  # an infinite sample has no spread
+        error = float(np.std(samples, ddof=1) / np.sqrt(n)) if n > 1 else float("inf")
     return Estimate(float(np.mean(samples)), error, "stderr")

@@ -56,7 +56,7 @@ def compute(
         tally = Tally(len(distinct))
         for following in (False, True):  # predictions first, then the simulations that take their weights
             units = (Unit([job]) for job in distinct.values() if (job.follow is not None) == following)
-            run(units, kept, executor or Serial(), tally, report)
+            run(units, kept, executor or Serial(), tally, report, retry=True)
         results = {name: _answer(kept, name, labels[name]) for name in distinct}
     say("drawing", 1.0)
     return [Record(point, results[job.id]) for point, job in zip(points, jobs, strict=True)]
@@ -79,7 +79,8 @@ def _answer(store: Store, name: str, label: str) -> Any:
     outcome = store.get(name)
     assert outcome is not None
     if outcome.state == "failed":
-        raise InvalidParameter(f"{label} failed: {outcome.status}: {outcome.message}")
+        why = outcome.message.removeprefix(f"{outcome.status}: ")
+        raise InvalidParameter(f"{label} failed: {outcome.status}: {why}")
     return outcome.result
 
 

@@ -52,7 +52,8 @@ class Axes:
     def question(self, at: At) -> Question:
         """The specs at a point; a value that a spec refuses is its sentence."""
         parts = _parts(self.base)
-        for path, value in zip(self.paths, at, strict=True):
+        # a whole part before its fields, whatever their order
+        for path, value in sorted(zip(self.paths, at, strict=True), key=lambda pair: pair[0].count(".")):
             head, _, rest = path.partition(".")
             part = parts[head]
             if not rest:
@@ -78,8 +79,10 @@ def read_axes(base: Question, over: Any) -> Axes:
         raise InvalidParameter(
             f"over={over!r}: over must be a mapping of paths to values (a grid), or a list of such mappings (points)."
         )
-    if not columns or not next(iter(columns.values())):
-        raise InvalidParameter("over: there is nothing to sweep; give at least one path with at least one value.")
+    empty = [path for path, column in columns.items() if not column]
+    if not columns or empty:
+        where = f"over[{empty[0]!r}]" if empty else "over"
+        raise InvalidParameter(f"{where}: there is nothing to sweep; give at least one path with at least one value.")
     for path in columns:
         check_path(base, path)
     values = {path: [_checked(base, path, v, i) for i, v in enumerate(column)] for path, column in columns.items()}
@@ -92,7 +95,7 @@ def read_axes(base: Question, over: Any) -> Axes:
 
 
 def _listed(path: Any, values: Any) -> list[Any]:
-    if isinstance(values, (str, Mapping, Spec)) or not hasattr(values, "__iter__"):
+    if isinstance(values, (str, Mapping, Spec)) or not hasattr(values, "__iter__") or getattr(values, "ndim", 1) == 0:
         raise InvalidParameter(f"over[{path!r}]={values!r}: give a list of values, such as [1, 2, 5].")
     return [v.item() if isinstance(v, np.generic) else v for v in values]
 
@@ -100,7 +103,7 @@ def _listed(path: Any, values: Any) -> list[Any]:
 def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     paths = list(rows[0]) if rows else []
     for i, row in enumerate(rows):
-        if list(row) != paths:
+        if set(row) != set(paths):
             raise InvalidParameter(f"over[{i}] has the paths {', '.join(row)}; all points need {', '.join(paths)}.")
     return {path: [_listed(path, [row[path]])[0] for row in rows] for path in paths}
 

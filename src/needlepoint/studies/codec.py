@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
+import functools
+import itertools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -24,13 +25,19 @@ def encode(value: Any, arrays: Arrays, name: str = "") -> Any:
     match value:
         case None | bool() | str():
             return value
+        case np.bool_():
+            return bool(value)
         case Status():
             return {"$status": value.name}
         case Spec():
             return {"$spec": value.to_json()}
         case np.ndarray():
-            arrays[name or "value"] = value
-            return {"$array": name or "value"}
+            if value.dtype.hasobject:
+                raise InvalidParameter(f"an array of {value.dtype} cannot be stored; arrays of numbers and words can.")
+            free = itertools.chain([name or "value"], (f"{name}~{i}" for i in itertools.count(2)))
+            chosen = next(n for n in free if n not in arrays)
+            arrays[chosen] = value
+            return {"$array": chosen}
         case int() | np.integer():
             return int(value)
         case float() | np.floating():
@@ -42,7 +49,7 @@ def encode(value: Any, arrays: Arrays, name: str = "") -> Any:
         case Mapping():
             return {"$map": [[encode(k, arrays), encode(v, arrays, _join(name, k))] for k, v in value.items()]}
     kind = type(value)
-    if not dataclasses.is_dataclass(value) or isinstance(value, enum.Enum) or kind.__name__ not in ndl.__all__:
+    if _result_type(kind.__name__) is not kind:
         raise InvalidParameter(f"{kind.__name__}: a result of this type cannot be stored; the public ones can.")
     fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     return {"$type": kind.__name__, "fields": {k: encode(v, arrays, _join(name, k)) for k, v in fields.items()}}
@@ -66,10 +73,20 @@ def decode(document: Any, arrays: Mapping[str, np.ndarray]) -> Any:
         case {"$map": pairs}:
             return {decode(k, arrays): decode(v, arrays) for k, v in pairs}
         case {"$type": name, "fields": fields}:
-            if name not in ndl.__all__:
+            kind = _result_type(name)
+            if kind is None:
                 raise InvalidParameter(f"the store has a {name}, which this version does not know.")
-            return getattr(ndl, name)(**{k: decode(v, arrays) for k, v in fields.items()})
+            return kind(**{k: decode(v, arrays) for k, v in fields.items()})
     return document
+
+
+@functools.cache
+def _result_type(name: str) -> Any:
+    """The public dataclass of results with this name, from core or theory; None for anything else."""
+    found = getattr(ndl, name) if name in ndl.__all__ else None
+    home = str(getattr(found, "__module__", ""))
+    plain = isinstance(found, type) and dataclasses.is_dataclass(found) and not issubclass(found, Spec)
+    return found if plain and home.startswith(("needlepoint.core.", "needlepoint.theory.")) else None
 
 
 def _join(name: str, key: Any) -> str:

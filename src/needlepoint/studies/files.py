@@ -94,7 +94,7 @@ def _range(path: Path, axis: str, table: Mapping[str, Any]) -> list[float]:
         raise UnknownName("spacing", spacing, ("linear", "log"))
     if spacing == "log" and not min(low, high) > 0:
         raise InvalidParameter(f"{path}: a log range of {axis} needs positive ends.")
-    shares = [i / (n - 1) for i in range(n)]
+    shares = [i / (n - 1) for i in range(int(n))]
     if spacing == "log":
         return [low, *(float(low * (high / low) ** f) for f in shares[1:-1]), high]
     return [low, *(float(low + (high - low) * f) for f in shares[1:-1]), high]

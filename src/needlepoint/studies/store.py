@@ -60,22 +60,32 @@ class Store:
         self._heart: threading.Thread | None = None
         self._stop = threading.Event()
         self._version: int | None = None
-        if self.kept and not create and not Path(path).is_file():
+        if self.kept and (readonly or not create) and not Path(path).is_file():
             raise InvalidParameter(f"there is no store {self.path}.")
         with self._saying("open"):
-            self._db = self._connect(readonly)
-            if readonly:
-                self._check()
-            else:
-                self._prepare()
+            self._db = self._connect_to_read() if readonly else self._connect()
+            try:
+                if readonly:
+                    self._check()
+                else:
+                    self._prepare()
+            except BaseException:
+                self._db.close()
+                raise
 
-    def _connect(self, readonly: bool = False) -> sqlite3.Connection:
-        if readonly:
-            # beside a file that cannot be changed sqlite has no place for its shared memory
-            still = "" if os.access(Path(self.path).absolute().parent, os.W_OK) else "&immutable=1"
-            name = f"{Path(self.path).absolute().as_uri()}?mode=ro{still}"
-            return sqlite3.connect(name, uri=True, isolation_level=None, timeout=_PATIENCE)
+    def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(self.path, isolation_level=None, timeout=_PATIENCE)
+
+    def _connect_to_read(self) -> sqlite3.Connection:
+        """In a folder that may not be written sqlite has no place for its shared memory, and nothing can change."""
+        name = f"{Path(self.path).absolute().as_uri()}?mode=ro"
+        db = sqlite3.connect(name, uri=True, isolation_level=None, timeout=_PATIENCE)
+        try:
+            db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except sqlite3.OperationalError:
+            db.close()
+            db = sqlite3.connect(f"{name}&immutable=1", uri=True, isolation_level=None, timeout=_PATIENCE)
+        return db
 
     def _prepare(self) -> None:
         if self._one("PRAGMA application_id") == 0 and self._one("SELECT count(*) FROM sqlite_master") == 0:
@@ -86,7 +96,7 @@ class Store:
                         self._db.execute(statement)
                     self._db.execute(f"PRAGMA application_id = {APPLICATION}")
                     self._db.execute(f"PRAGMA user_version = {SCHEMA}")
-                    self._put_meta("written by", versions()["needlepoint"])
+                    self._put_meta("written by", json.dumps(versions()["needlepoint"]))
         self._check()
         self._db.execute("PRAGMA synchronous = NORMAL")
 
@@ -96,7 +106,7 @@ class Store:
         schema = self._one("PRAGMA user_version")
         if schema != SCHEMA:
             row = self._db.execute("SELECT value FROM meta WHERE key = 'written by'").fetchone()
-            writer = row[0] if row else "an unknown version"
+            writer = json.loads(row[0]) if row else "of an unknown version"
             raise StoreError(
                 f"{self.path} has schema {schema} (needlepoint {writer}), this version reads schema {SCHEMA}; export "
                 "it with the version that wrote it (needlepoint study export), or take a new file and run again."
@@ -281,6 +291,7 @@ class Store:
         try:
             yield
         except BaseException:
+            self._version = None  # its row may be gone with the rest
             with contextlib.suppress(sqlite3.Error):
                 self._db.execute("ROLLBACK")
             raise

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,10 @@ from needlepoint.studies.refining import Refine
 from needlepoint.studies.running import Report, Tally, run, silent
 from needlepoint.studies.store import MEMORY, Store
 from needlepoint.studies.sweeps import Simulation, Sweep
+
+
+class _NotComputed(Exception):
+    """A point that is asked for has no row yet."""
 
 
 class Study:
@@ -79,8 +85,9 @@ class Study:
         s = self.definition
         yield from s.axes.points()
         if s.refine is not None:
-            for new in s.refine.stages(s.axes, self._prediction):
-                yield from new
+            with contextlib.suppress(_NotComputed):  # how it goes on is not known yet
+                for new in s.refine.stages(s.axes, self._prediction):
+                    yield from new
 
     def _point(self, at: At) -> StudyPoint:
         s = self.definition
@@ -104,7 +111,10 @@ class Study:
         return (None, outcome.message) if outcome.state == "failed" else (outcome.result, "")
 
     def _prediction(self, at: At) -> Prediction | None:
-        return self._result(self.definition.prediction(at))[0]
+        outcome = self.store.get(self.definition.prediction(at).id)
+        if outcome is None:
+            raise _NotComputed
+        return None if outcome.state == "failed" else outcome.result
 
     def failures(self) -> list[tuple[dict[str, Any], str]]:
         """Where there is no result, and why."""
@@ -113,8 +123,8 @@ class Study:
     @property
     def worst(self) -> float:
         """The largest |z| of theory against simulation over all points; NaN without any."""
-        found = [p.comparison.worst for p in self.points() if p.comparison is not None]
-        return max(found, default=float("nan"))
+        found = [c.worst for p in self.points() if (c := p.comparison) is not None]
+        return math.nan if any(map(math.isnan, found)) else max(found, default=math.nan)
 
     # --- tables ----------------------------------------------------------------------------------
 

@@ -49,7 +49,11 @@ class Simulation:
                 raise InvalidParameter(f"Simulation({name}={value!r}): {name} must be a whole number >= {lowest}.")
         if len(set(sizes)) < len(sizes):
             raise InvalidParameter(f"Simulation(d={self.d!r}): a size is given twice.")
+        if self.at is not None and not isinstance(self.at, Mapping):
+            raise InvalidParameter(f"Simulation(at={self.at!r}): write it as {{path: values}}.")
         object.__setattr__(self, "d", tuple(int(d) for d in sizes))
+        for name in ("repeats", "samples", "seed"):
+            object.__setattr__(self, name, int(getattr(self, name)))
 
     def within(self, axes: Axes) -> Simulation:
         """A copy whose places are values of the axes as these have them."""
@@ -168,6 +172,8 @@ class Sweep:
 
     def _wanted(self, at: At) -> bool:
         chosen = self.also.at if self.also else None
+        if self.refine is not None and not all(x in v for x, v in zip(at, self.axes.values, strict=True)):
+            return False  # between the points of the grid
         here = dict(zip(self.axes.paths, at, strict=True))
         return not chosen or all(here[path] in values for path, values in chosen.items())
 
@@ -224,7 +230,7 @@ def plan(curves: Iterator[Iterator[Job]]) -> Iterator[Unit]:
                 continue
             pieces = open_chunks.setdefault(key, [])
             if key != last or not pieces or len(pieces[-1]) >= CURVE:
-                if sum(map(len, pieces)) >= CHUNK:
+                if pieces and sum(map(len, pieces)) + CURVE > CHUNK:
                     yield _chunk(open_chunks.pop(key))
                     pieces = open_chunks.setdefault(key, [])
                 pieces.append([])

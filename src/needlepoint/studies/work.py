@@ -93,16 +93,16 @@ def _together(unit: dict[str, Any], progress: Progress) -> list[Outcome] | None:
     """Curves in one batch; None where one of its points cannot be asked, and each has to answer for itself."""
     from needlepoint.theory.curves import predict_curves
 
-    start, calls, curves = time.perf_counter(), unit["calls"], []
-    options = decode(calls[0]["options"], calls[0]["arrays"])
+    start, calls = time.perf_counter(), unit["calls"]
     try:
+        options = decode(calls[0]["options"], calls[0]["arrays"])
         questions = iter([_specs(call) for call in calls])
         curves = [[next(questions) for _ in range(count)] for count in unit["curves"]]
         results = [r for curve in predict_curves(curves, progress=progress, **options) for r in curve]
-    except NeedlepointError:
+        share = (time.perf_counter() - start) / len(calls)
+        return [_done(call, result, share) for call, result in zip(calls, results, strict=True)]
+    except Exception:  # whatever it is, the points it does not concern go on
         return None
-    share = (time.perf_counter() - start) / len(calls)
-    return [_done(call, result, share) for call, result in zip(calls, results, strict=True)]
 
 
 def _alone(call: dict[str, Any], progress: Progress) -> Outcome:
