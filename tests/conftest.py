@@ -1,4 +1,6 @@
-"""Activations that a test file names are its own: the registry that other files walk does not see them."""
+"""Shared by all tests: the command line as a function, and a registry without the activations of other files."""
+
+import json
 
 import pytest
 
@@ -18,3 +20,32 @@ def _no_activations_of_others():
     _forget()
     yield
     _forget()
+
+
+@pytest.fixture
+def call(capsys):
+    """Run a command; returns exit code, stdout, stderr."""
+
+    def inner(*args):
+        from needlepoint.cli import run
+
+        code = run([str(a) for a in args])
+        return code, *capsys.readouterr()
+
+    return inner
+
+
+@pytest.fixture
+def document(call):
+    """Run a command with --json; the whole of stdout must be one document, without NaN or Infinity."""
+
+    def refuse(word):
+        raise AssertionError(f"{word} is not JSON")
+
+    def inner(*args, code=0):
+        got, out, err = call(*args, "--json")
+        assert got == code, err
+        assert out.count("\n") == 1
+        return json.loads(out, parse_constant=refuse)
+
+    return inner

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import needlepoint as ndl
-from needlepoint.cli import run
 
 TASK = "SpikedSLR(tokens=3, snr=4, relevant_std=0.8, noise=0.1)"
 MODEL = "KeyValueAttention(Erf(scale=0.4), unit_norm=True)"
@@ -26,33 +25,6 @@ POPULATION = "Population()"
 def asked(task=TASK, model=MODEL, learner=POPULATION):
     parts = {"--task": task, "--model": model, "--learner": learner}
     return [word for name, value in parts.items() if value is not None for word in (name, value)]
-
-
-@pytest.fixture
-def call(capsys):
-    """Run a command; returns exit code, stdout, stderr."""
-
-    def inner(*args):
-        code = run([str(a) for a in args])
-        return code, *capsys.readouterr()
-
-    return inner
-
-
-@pytest.fixture
-def document(call):
-    """Run a command with --json; the whole of stdout must be one document, without NaN or Infinity."""
-
-    def refuse(word):
-        raise AssertionError(f"{word} is not JSON")
-
-    def inner(*args, code=0):
-        got, out, err = call(*args, "--json")
-        assert got == code, err
-        assert out.count("\n") == 1
-        return json.loads(out, parse_constant=refuse)
-
-    return inner
 
 
 # --- answers -----------------------------------------------------------------------------------

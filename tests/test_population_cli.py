@@ -6,7 +6,6 @@ import math
 import pytest
 
 import needlepoint as ndl
-from needlepoint.cli import run
 
 TASK = "MaxSLR(tokens=2, snr=2, noise=0.2)"
 HARD = "MaxSLR(tokens=3, snr=inf, noise=0.2)"
@@ -25,33 +24,6 @@ EXCESS = {"softmax": 0.240012, "linear": 0.384788, "erf": 0.381997, "softplus": 
 def asked(task=TASK, model=MODELS["softmax"], learner=POPULATION):
     parts = {"--task": task, "--model": model, "--learner": learner}
     return [word for name, value in parts.items() if value is not None for word in (name, value)]
-
-
-@pytest.fixture
-def call(capsys):
-    """Run a command; returns exit code, stdout, stderr."""
-
-    def inner(*args):
-        code = run([str(a) for a in args])
-        return code, *capsys.readouterr()
-
-    return inner
-
-
-@pytest.fixture
-def document(call):
-    """Run a command with --json; the whole of stdout must be one document, without NaN or Infinity."""
-
-    def refuse(word):
-        raise AssertionError(f"{word} is not JSON")
-
-    def inner(*args, code=0):
-        got, out, err = call(*args, "--json")
-        assert (got, err) == (code, "")
-        assert out.count("\n") == 1
-        return json.loads(out, parse_constant=refuse)
-
-    return inner
 
 
 @pytest.mark.paper

@@ -22,8 +22,6 @@ from needlepoint.studies.files import read_study
 from needlepoint.studies.store import Store
 from needlepoint.studies.sweeps import Sweep
 
-# the socket that listens for Ctrl-C is left to the garbage collector (see test_the_listener_closes_its_socket)
-
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
 HEAD = """
@@ -48,33 +46,6 @@ model = "KeyValueAttention(Softmax())"
 learner = "Population()"
 over = { "task.snr" = [1.0, inf] }
 """
-
-
-@pytest.fixture
-def call(capsys):
-    """Run a command; returns exit code, stdout, stderr."""
-
-    def inner(*args):
-        code = run([str(a) for a in args])
-        return code, *capsys.readouterr()
-
-    return inner
-
-
-@pytest.fixture
-def document(call):
-    """Run a command with --json; the whole of stdout must be one document, without NaN or Infinity."""
-
-    def refuse(word):
-        raise AssertionError(f"{word} is not JSON")
-
-    def inner(*args, code=0):
-        got, out, err = call(*args, "--json")
-        assert got == code, err
-        assert out.count("\n") == 1
-        return json.loads(out, parse_constant=refuse)
-
-    return inner
 
 
 @pytest.fixture
