@@ -28,6 +28,7 @@ Finished = tuple[int, list[Outcome] | str]
 """The number of a unit, and its outcomes or why there are none."""
 
 _DEATHS = 3  # times a unit may lose its worker
+_STILLBORN = 3  # workers in a row that may die before they begin
 _LOOK = 0.5  # seconds between looks at the memory
 _WORKER = 700e6  # bytes that a worker takes before it has done anything, with some room
 _SHARE = 0.8  # of the free memory that is taken if nothing is said
@@ -81,6 +82,7 @@ class _Worker:
     process: Any
     pipe: Connection
     number: int | None = None  # the unit it works on
+    ready: bool = False
 
 
 class Processes:
@@ -105,6 +107,7 @@ class Processes:
         self._deaths: dict[int, int] = {}
         self._too_large: set[int] = set()
         self._looked = 0.0
+        self._stillborn = 0
 
     @property
     def width(self) -> int:
@@ -164,8 +167,11 @@ class Processes:
             if worker.pipe in ready:
                 with contextlib.suppress(EOFError, OSError):
                     number, outcomes = worker.pipe.recv()
-                    worker.number = None
-                    finished.append(self._finish(number, outcomes))
+                    if number is None:
+                        worker.ready, self._stillborn = True, 0
+                    else:
+                        worker.number = None
+                        finished.append(self._finish(number, outcomes))
             if not worker.process.is_alive():
                 finished += self._bury(worker)
         finished += self._watch_memory()
@@ -183,9 +189,19 @@ class Processes:
         self._pool.remove(worker)
         worker.pipe.close()
         worker.process.join()
+        if not worker.ready:
+            self._stillborn += 1
+            if self._stillborn > _STILLBORN:
+                raise InvalidParameter(
+                    "workers die before they begin: a script that uses processes must be a file, and what it does must "
+                    "stand under `if __name__ == '__main__':` (each worker imports it)."
+                )
         self._pool.append(self._spawn())
         number = worker.number
         if number is None:
+            return []
+        if not worker.ready:
+            self._waiting.appendleft(number)
             return []
         self._deaths[number] = self._deaths.get(number, 0) + 1
         if self._deaths[number] >= _DEATHS:
@@ -239,6 +255,7 @@ def _work(pipe: Connection) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+    pipe.send((None, None))
     while True:
         try:
             number, unit = pipe.recv()
@@ -278,8 +295,11 @@ def _bytes(memory: float | str | None) -> float:
         size = float(found[1]) * _UNITS[(found[2] or "").upper()] if found else 0.0
     except ValueError:
         size = 0.0
-    if not 100e6 <= size < 1e18:
-        raise InvalidParameter(f"Processes(memory={memory!r}): memory must be at least 100 MB, in bytes or as '4 GB'.")
+    if not _WORKER <= size < 1e18:
+        raise InvalidParameter(
+            f"Processes(memory={memory!r}): memory must be at least {_WORKER / 1e6:.0f} MB (what one worker takes), in "
+            "bytes or as '4 GB'."
+        )
     return size
 
 
@@ -305,11 +325,17 @@ def executor_named(
 ) -> Executor:
     """The executor of this name, or the one given."""
     if not isinstance(executor, str):
+        if not hasattr(executor, "submit"):
+            raise InvalidParameter(f"executor={executor!r}: one of {', '.join(NAMES)}, or Processes(...), Dask(...).")
+        if not workers == memory == address == None:  # noqa: E711
+            raise InvalidParameter(f"executor={executor!r} is made already; give workers, memory and address to it.")
         return executor
     if executor not in NAMES:
         raise UnknownName("executor", executor, NAMES)
-    if address is not None and executor != "dask":
-        raise InvalidParameter(f"address={address!r}: only the dask executor has an address; say executor='dask'.")
+    if address is not None and (executor != "dask" or not isinstance(address, str)):
+        raise InvalidParameter(f"address={address!r}: only executor='dask' has an address, tcp://...")
+    if memory is not None and executor != "processes":
+        raise InvalidParameter(f"memory={memory!r}: only the executor 'processes' has a budget of memory.")
     if executor == "serial":
         if workers not in (None, 1):
             raise InvalidParameter(f"workers={workers!r}: the serial executor is one process; say 'processes'.")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import time
+import urllib.parse
 from typing import Any
 
-from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.errors import InvalidParameter, one_line
+from needlepoint.core.specs import is_whole
 from needlepoint.studies.executors import Finished
 from needlepoint.studies.work import solve
 
@@ -26,6 +29,10 @@ class Dask:
             raise InvalidParameter(
                 "the dask executor needs dask.distributed: pip install 'needlepoint[dask]'."
             ) from None
+        if workers is not None and (not is_whole(workers) or workers < 1):
+            raise InvalidParameter(f"Dask(workers={workers!r}): workers must be a whole number >= 1.")
+        if where is not None and workers is not None:
+            raise InvalidParameter(f"Dask(workers={workers!r}): a cluster that is there has its workers; leave it out.")
         self.where, self.workers = where, workers
         self._client: Any = None
         self._made: list[Any] = []  # what is ours to close
@@ -39,10 +46,11 @@ class Dask:
             self._client = self.where
             return
         if self.where is None:
-            cluster = LocalCluster(n_workers=self.workers, threads_per_worker=1, processes=True, dashboard_address="")
+            cluster = LocalCluster(n_workers=self.workers, threads_per_worker=1, processes=True, dashboard_address=":0")
             self._made.append(cluster)
         else:
             cluster = self.where
+        _listening(cluster)
         try:
             self._client = Client(cluster, timeout=_CONNECT, set_as_default=False)
         except (OSError, ValueError) as error:
@@ -75,8 +83,7 @@ class Dask:
             if future.status == "finished":
                 finished.append((number, future.result()))
             else:
-                error = future.exception()
-                finished.append((number, f"{type(error).__name__}: {' '.join(str(error).split())}"))
+                finished.append((number, _reason(future.exception())))
             future.release()
         return finished
 
@@ -87,3 +94,22 @@ class Dask:
         for made in self._made:
             made.close()
         self._made.clear()
+
+
+def _listening(cluster: Any) -> None:
+    """Refuse an address where nobody answers, before a client begins to wait for it."""
+    if not isinstance(cluster, str):
+        return
+    try:
+        place = urllib.parse.urlsplit(cluster if "//" in cluster else f"tcp://{cluster}")
+        if place.scheme in ("tcp", "tls"):
+            socket.create_connection((place.hostname or "", place.port or 8786), _CONNECT).close()
+    except (OSError, ValueError) as error:
+        raise InvalidParameter(
+            f"no dask scheduler answers at {cluster!r} ({type(error).__name__}); start one, or check the address."
+        ) from None
+
+
+def _reason(error: BaseException) -> str:
+    killed = type(error).__name__ == "KilledWorker"
+    return "its worker died several times; it may need more memory." if killed else one_line(error)

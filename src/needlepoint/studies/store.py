@@ -82,14 +82,17 @@ class Store:
         db = sqlite3.connect(name, uri=True, isolation_level=None, timeout=_PATIENCE)
         try:
             db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        except sqlite3.OperationalError:
+        except sqlite3.OperationalError as error:
             db.close()
+            log = Path(f"{self.path}-wal")
+            if "locked" in str(error) or (log.exists() and log.stat().st_size > 0):
+                raise
             db = sqlite3.connect(f"{name}&immutable=1", uri=True, isolation_level=None, timeout=_PATIENCE)
         return db
 
     def _prepare(self) -> None:
         if self._one("PRAGMA application_id") == 0 and self._one("SELECT count(*) FROM sqlite_master") == 0:
-            self._db.execute("PRAGMA journal_mode = WAL")
+            self._keep_a_log()
             with self._writing():
                 if self._one("SELECT count(*) FROM sqlite_master") == 0:  # another process may have been faster
                     for statement in _TABLES.split(";"):
@@ -99,6 +102,18 @@ class Store:
                     self._put_meta("written by", json.dumps(versions()["needlepoint"]))
         self._check()
         self._db.execute("PRAGMA synchronous = NORMAL")
+
+    def _keep_a_log(self) -> None:
+        """Write-ahead logging. Changing to it does not wait for another process by itself."""
+        until = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                self._db.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > until:
+                    raise
+            time.sleep(0.02)
 
     def _check(self) -> None:
         if self._one("PRAGMA application_id") != APPLICATION:
@@ -312,10 +327,11 @@ def _reason(error: Exception) -> str:
     text = str(error)
     for part, sentence in (
         ("full", "the disk is full; the points stored so far are kept. Free some space and run again."),
+        ("disk I/O", "the disk, a quota or a limit of file sizes refuses; the points stored so far are kept."),
         ("readonly", "it is read-only; the points stored so far are kept. Copy it to where you may write."),
         ("locked", "another process has held it for a minute; wait for it or stop it."),
         ("not a database", "it is not a sqlite file; give another name."),
-        ("unable to open", "the folder does not exist or may not be written."),
+        ("unable to open", "the folder does not exist or may not be written (a store that was not closed needs that)."),
         ("malformed", "the file is damaged; take a copy from before."),
     ):
         if part in text:

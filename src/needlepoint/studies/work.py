@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import needlepoint as ndl
-from needlepoint.core.errors import NeedlepointError, one_line
+from needlepoint.core.errors import NeedlepointError, UnknownName, one_line
 from needlepoint.core.results import Progress, Result, silent
 from needlepoint.core.specs import Spec, from_json
 from needlepoint.learners import Population
@@ -116,6 +116,8 @@ def _alone(call: dict[str, Any], progress: Progress) -> Outcome:
         else:
             specs = tuple(s for s in specs if s is not None)
         return _done(call, getattr(ndl, call["verb"])(*specs, **options), time.perf_counter() - start)
+    except UnknownName as error:
+        status, text = type(error).__name__, f"{error} A worker knows what is defined in a module it can import."
     except NeedlepointError as error:
         status, text = type(error).__name__, str(error)
     except MemoryError:
@@ -142,6 +144,7 @@ def _done(call: dict[str, Any], result: Any, seconds: float) -> Outcome:
 @functools.cache
 def _libraries() -> Any:
     """The BLAS libraries of this process; all are loaded with the package."""
+    import scipy.linalg  # noqa: F401  # it brings a BLAS of its own
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController().select(user_api="blas")
