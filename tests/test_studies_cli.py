@@ -324,11 +324,11 @@ def test_odd_study_files_are_answered_or_refused(call, written, case):
 
 OPTIONS = {
     "unknown executor": (["--executor", "proceses"], "unknown executor 'proceses': did you mean 'processes'?"),
-    "address without dask": (["--address", "tcp://127.0.0.1:1"], "only the dask executor has an address"),
+    "address without dask": (["--address", "tcp://127.0.0.1:1"], "only executor='dask' has an address"),
     "workers without a pool": (["--workers", "2"], "the serial executor is one process"),
     "no workers": (["--executor", "processes", "--workers", "0"], "workers must be a whole number >= 1"),
-    "little memory": (["--executor", "processes", "--memory", "1 KB"], "memory must be at least 100 MB"),
-    "a word for memory": (["--executor", "processes", "--memory", "much"], "memory must be at least 100 MB"),
+    "little memory": (["--executor", "processes", "--memory", "1 KB"], "memory must be at least 700 MB"),
+    "a word for memory": (["--executor", "processes", "--memory", "much"], "memory must be at least 700 MB"),
     "bad change": (["--set", "task.nois=1"], "did you mean 'noise'?"),
     "unknown option": (["--sote", "x"], "No such option"),
 }

@@ -367,8 +367,8 @@ def test_another_schema(path, readonly):
 
 
 def test_a_missing_folder_and_a_folder_in_its_place(tmp_path):
-    refused("the folder does not exist or may not be written.", tmp_path / "none" / "s.sqlite")
-    refused("the folder does not exist or may not be written.", tmp_path)
+    refused("the folder does not exist or may not be written", tmp_path / "none" / "s.sqlite")
+    refused("the folder does not exist or may not be written", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -690,8 +690,8 @@ def test_bad_executors_are_refused_before_anything_is_computed(path):
     for options, phrase in (
         ({"executor": "proceses"}, "unknown executor 'proceses': did you mean 'processes'"),
         ({"workers": 2}, "the serial executor is one process"),
-        ({"address": "tcp://x:1"}, "only the dask executor has an address"),
-        ({"executor": "processes", "memory": "1 MB"}, "memory must be at least 100 MB"),
+        ({"address": "tcp://x:1"}, "only executor='dask' has an address"),
+        ({"executor": "processes", "memory": "1 MB"}, "memory must be at least 700 MB"),
         ({"executor": "processes", "workers": 0}, "workers must be a whole number >= 1"),
     ):
         with pytest.raises(ndl.InvalidParameter, match=phrase):
