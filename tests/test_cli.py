@@ -263,7 +263,7 @@ BAD = {
         "no rule for simulate(SpikedSLR, LinearRegression, ProjectedDescent); the nearest are",
     ),
     "descent with a free constant": ([*PREDICT, *asked(model=FREE, learner=DESCENT)], "does not choose it"),
-    "Bayes with finite data": ([*PREDICT, *asked(model=None, learner="BayesOptimal(2)")], "BayesOptimal(alpha=2)"),
+    "Bayes with finite data": ([*PREDICT, *asked(model=None, learner="BayesOptimal(2)")], "relevant_std=1 has one"),
     "compare at another d": (["compare", "--d", "9", *asked(learner=DESCENT)], "says d=8; the two must agree"),
     "unknown figure": (["reproduce", "erf-flo"], "unknown figure 'erf-flo': did you mean 'erf-flow'?"),
     "unknown paper": (["cite", "2410.0153"], "unknown paper '2410.0153': did you mean '2410.01537'?"),

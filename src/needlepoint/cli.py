@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from needlepoint.cli_studies import Address, How, Memory, Workers, study_app, sweep
+from needlepoint.cli_studies import Address, How, Memory, Workers, interruptible, study_app, sweep
 from needlepoint.core.errors import InvalidParameter, NeedlepointError, NotConverged, one_line
 from needlepoint.core.jsonio import dumps
 
@@ -263,7 +263,7 @@ def reproduce(
     size = "full" if full else "quick"
     done = []
     chosen = executor_named(executor, workers=workers, memory=memory, address=address)
-    with Store(out / "points.sqlite") as store, started(chosen):
+    with interruptible(out / "points.sqlite"), Store(out / "points.sqlite") as store, started(chosen):
         for i, one in enumerate(wanted):
             head = f"[{i + 1}/{len(wanted)}] {one.id}"
             with _progress(head) as update:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from needlepoint.studies.study import Study
 
 NOT_CONVERGED, INTERRUPTED = 3, 130
+PICTURES = (".png", ".pdf", ".svg")
 _LINES = 5.0  # seconds between lines of progress where there is no terminal
 _GRACE = 3.0  # seconds after Ctrl-C in which a long computation may end by itself
 
@@ -60,14 +61,21 @@ def sweep(
     from needlepoint.studies.sweeps import Sweep
 
     arguments, drawing = read_study(file, changes or [])
-    definition = Sweep.of(**arguments, limit=float("inf"))
+    if plot is not None:
+        _drawable(plot, PICTURES)
+    definition = Sweep.of(**arguments, limit=float("inf"), thorough=False)
     _confirm(len(definition), LIMIT, yes)
+    definition.check()
     chosen = executor_named(executor, workers=workers, memory=memory, address=address)
     path = store or file.with_suffix(".sqlite")
     with Study(definition, Store(path)) as study:
+        before = study.store.meta("study")
+        if before is not None and before["base"] != definition.to_json()["base"]:
+            print(f"needlepoint: {path} was another study's; its points stay there.", file=sys.stderr)
         study.store.put_meta("study", definition.to_json())
         study.store.put_meta("plot", drawing)
-        tally = _run(study, path, lambda report: study.run(chosen, retry=retry, report=report))
+        with interruptible(path), _display() as report:
+            tally = study.run(chosen, retry=retry, report=report)
         if plot is not None:
             _draw(study, drawing, plot)
         _summary(study, path, tally, plot, as_json)
@@ -83,12 +91,13 @@ def _confirm(points: int, limit: int, yes: bool) -> None:
         raise InvalidParameter("nothing was computed.")
 
 
-def _run(study: Study, path: Path, go: Callable[[Any], Tally]) -> Tally:
-    """Compute with a display; Ctrl-C ends within seconds, and what is done is kept."""
+@contextlib.contextmanager
+def interruptible(path: Path) -> Iterator[None]:
+    """Ctrl-C ends what is computed here within seconds, and says that what is done is kept."""
     kept = f"interrupted; what is done is kept in {path}, and the same command goes on."
     try:
-        with _stopping(kept), _display() as report:
-            return go(report)
+        with _stopping(kept):
+            yield
     except KeyboardInterrupt:
         print(f"needlepoint: {kept}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
@@ -110,7 +119,8 @@ def _stopping(sentence: str) -> Iterator[None]:
         with ours:
             while heard := ours.recv(64):
                 if signal.SIGINT in heard and not ended.wait(_GRACE):
-                    print(f"needlepoint: {sentence}", file=sys.stderr, flush=True)
+                    shown = "\x1b[?25h\n" if sys.stderr.isatty() else ""  # the bar has hidden the cursor
+                    print(f"{shown}needlepoint: {sentence}", file=sys.stderr, flush=True)
                     os._exit(INTERRUPTED)
 
     watcher = threading.Thread(target=watch, daemon=True)
@@ -145,7 +155,7 @@ def _display() -> Iterator[Callable[[Tally], None]]:
         return
     columns = (BarColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=console, transient=True) as bar:
-        row = bar.add_task("", total=1.0)
+        row = bar.add_task("the first points are under way", total=1.0)
         yield lambda tally: bar.update(row, completed=tally.done, total=max(tally.total, 1), description=_line(tally))
 
 
@@ -182,6 +192,13 @@ def _summary(study: Study, path: Path, tally: Tally, plot: Path | None, as_json:
 
 def _plain(value: Any) -> Any:
     return value if isinstance(value, (int, float, str)) else repr(value)
+
+
+def _drawable(path: Path, kinds: tuple[str, ...]) -> None:
+    if path.suffix.lower() not in kinds:
+        raise InvalidParameter(f"cannot write {path}: the name must end in one of {', '.join(kinds)}.")
+    if not path.absolute().parent.is_dir():
+        raise InvalidParameter(f"cannot write {path}: there is no folder {path.absolute().parent}.")
 
 
 def _draw(study: Study, drawing: dict[str, Any], path: Path) -> None:
@@ -250,13 +267,11 @@ def export(
     """Write a study as a table (.csv), as labelled arrays (.nc) or as a picture."""
     from needlepoint.studies.study import open_study
 
-    kinds = (".csv", ".nc", ".png", ".pdf", ".svg")
-    if out.suffix not in kinds:
-        raise InvalidParameter(f"cannot write {out}: the name must end in one of {', '.join(kinds)}.")
+    _drawable(out, (".csv", ".nc", *PICTURES))
     with open_study(path, readonly=True) as study:
-        if out.suffix == ".csv":
+        if out.suffix.lower() == ".csv":
             study.to_csv(out)
-        elif out.suffix == ".nc":
+        elif out.suffix.lower() == ".nc":
             study.to_netcdf(out)
         else:
             _draw(study, study.store.meta("plot") or {}, out)
@@ -278,5 +293,6 @@ def retry(
 
     chosen = executor_named(executor, workers=workers, memory=memory, address=address)
     with open_study(path) as study:
-        tally = _run(study, path, lambda report: study.run(chosen, retry=True, report=report))
+        with interruptible(path), _display() as report:
+            tally = study.run(chosen, retry=True, report=report)
         _summary(study, path, tally, None, as_json)

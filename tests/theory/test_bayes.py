@@ -110,7 +110,7 @@ def test_limits_and_lengths():
     assert not limit.exact
     assert "give d=" in limit.notes[0]
     with pytest.raises(ndl.NoTheory, match="alpha=None"):
-        ndl.predict(task, None, ndl.BayesOptimal(alpha=2.0))
+        ndl.predict(ndl.MaxSLR(2, 2.0), None, ndl.BayesOptimal(alpha=2.0))
 
 
 def test_where_integration_fails_sampling_or_the_bound_takes_over():

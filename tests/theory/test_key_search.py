@@ -239,3 +239,18 @@ def test_small_risks_in_a_flat_valley_are_followed_to_its_end(task, lower):
     assert found.excess_risk.value <= lower + found.excess_risk.error
     at = ndl.excess_risk(*found.resolved[:2], found.overlaps)
     assert abs(at.value - found.excess_risk.value) <= at.error + found.excess_risk.error
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("snr", [1.934, 2.131, 2.347])
+def test_a_free_offset_is_never_worse_than_a_given_one(snr):
+    task = ndl.MaxSLR({3: 0.2, 5: 0.3, 9: 0.5}, snr)
+
+    def risk(offset):
+        model = ndl.KeyValueAttention(ndl.Erf(shift=-1.3052752467603486, offset=offset))
+        return ndl.predict(task, model, ndl.Population(), throw=False).excess_risk
+
+    free = risk(None)
+    for offset in (-1.0, 0.3, 0.9, 1.0, 1.08, 1.1, 1.2, 2.0):
+        given = risk(offset)
+        assert free.value <= given.value + free.error + given.error

@@ -54,9 +54,8 @@ def simulate_attention(
     return _measurement(task, model, learner, options, means, overlaps=o)
 
 
-@rule("simulate", SpikedSLR, None, BayesOptimal)
 @rule("simulate", MaxSLR, None, BayesOptimal)
-def simulate_bayes(task: SingleLocation, model: None, learner: BayesOptimal, options: Options) -> Measurement:
+def simulate_known_teachers(task: SingleLocation, model: None, learner: BayesOptimal, options: Options) -> Measurement:
     """The risk of the posterior mean with known teachers, from the vectors themselves."""
     if learner.alpha is not None:
         raise NoTheory(
@@ -153,6 +152,30 @@ def _repeat(task: SingleLocation, options: Options, errors: Callable[[Any, int, 
             means[repeat] += probability * float(total) / options.samples
         options.progress((repeat + 1) / options.repeats)
     return means
+
+
+def attention_errors(
+    task: SingleLocation,
+    activation: type[Activation],
+    constants: dict[str, float],
+    key: Any,
+    samples: int,
+    k_star: np.ndarray,
+    v_star: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+) -> float:
+    """Mean squared error over fresh sequences of attention with these weights, averaged over the lengths."""
+    mean = 0.0
+    for length, probability in task.length_law:
+
+        def draw(key: Any, n: int, length: int = length) -> np.ndarray:
+            weights = (k_star, v_star, k, v)
+            return np.asarray(_attention_error(type(task), activation, n, length, _law(task), constants, key, *weights))
+
+        total = sum_chunks(draw, key, (length, 0), samples, length * len(k), np.sum)
+        mean += probability * float(total) / samples
+    return mean
 
 
 def _measurement(

@@ -68,6 +68,7 @@ def simulate(
 
 def _load_rules() -> None:
     """Importing these modules fills the dispatch table."""
+    import needlepoint.simulation.bayes_amp
     import needlepoint.simulation.descent
     import needlepoint.simulation.risks
     import needlepoint.simulation.sgd  # noqa: F401

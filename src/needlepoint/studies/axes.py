@@ -86,11 +86,13 @@ def read_axes(base: Question, over: Any) -> Axes:
     for path in columns:
         check_path(base, path)
     values = {path: [_checked(base, path, v, i) for i, v in enumerate(column)] for path, column in columns.items()}
-    if grid:
-        for path, column in values.items():
-            twice = [v for i, v in enumerate(column) if v in column[:i]] if len(column) < 2000 else []
-            if twice:
-                raise InvalidParameter(f"over[{path!r}]: {twice[0]!r} is given twice; each value once.")
+    for where, column in values.items() if grid else [("", list(zip(*values.values(), strict=True)))]:
+        seen: set[str] = set()
+        for value in column:
+            if repr(value) in seen:
+                place = f"over[{where!r}]: {value!r}" if grid else f"over: the point {value!r}"
+                raise InvalidParameter(f"{place} is given twice; each {'value' if grid else 'point'} once.")
+            seen.add(repr(value))
     return Axes(base, tuple(values), tuple(map(tuple, values.values())), grid)
 
 

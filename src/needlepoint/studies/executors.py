@@ -325,7 +325,7 @@ def executor_named(
 ) -> Executor:
     """The executor of this name, or the one given."""
     if not isinstance(executor, str):
-        if not hasattr(executor, "submit"):
+        if isinstance(executor, type) or not hasattr(executor, "submit"):
             raise InvalidParameter(f"executor={executor!r}: one of {', '.join(NAMES)}, or Processes(...), Dask(...).")
         if not workers == memory == address == None:  # noqa: E711
             raise InvalidParameter(f"executor={executor!r} is made already; give workers, memory and address to it.")

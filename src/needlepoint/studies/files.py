@@ -16,6 +16,7 @@ from needlepoint.studies.sweeps import Simulation
 
 _KEYS = (*PARTS, "over", "also", "refine", "seed", "tol", "plot")
 _RANGE = ("from", "to", "points", "spacing")
+_MOST = 100_000
 PLOT = ("metric", "x", "y", "kind", "levels")
 
 
@@ -90,6 +91,8 @@ def _range(path: Path, axis: str, table: Mapping[str, Any]) -> list[float]:
     low, high, n, spacing = table["from"], table["to"], table["points"], table.get("spacing", "linear")
     if not all(isinstance(x, (int, float)) and math.isfinite(x) for x in (low, high)) or not is_whole(n) or n < 2:
         raise InvalidParameter(f"{path}: the range of {axis} needs two finite numbers and at least 2 points.")
+    if n > _MOST:
+        raise InvalidParameter(f"{path}: the range of {axis} has {n:,.0f} points; at most {_MOST:,} are meant.")
     if spacing not in ("linear", "log"):
         raise UnknownName("spacing", spacing, ("linear", "log"))
     if spacing == "log" and not min(low, high) > 0:

@@ -8,7 +8,7 @@ import time
 import urllib.parse
 from typing import Any
 
-from needlepoint.core.errors import InvalidParameter, one_line
+from needlepoint.core.errors import InvalidParameter, NeedlepointError, one_line
 from needlepoint.core.specs import is_whole
 from needlepoint.studies.executors import Finished
 from needlepoint.studies.work import solve
@@ -82,6 +82,10 @@ class Dask:
             number = self._futures.pop(future)
             if future.status == "finished":
                 finished.append((number, future.result()))
+            elif future.status != "error":
+                raise NeedlepointError(
+                    "the dask scheduler is gone; what is done is kept. Start it again, and run the same study again."
+                )
             else:
                 finished.append((number, _reason(future.exception())))
             future.release()
@@ -89,10 +93,12 @@ class Dask:
 
     def stop(self) -> None:
         if self._futures:
-            self._client.cancel(list(self._futures), force=True)
+            with contextlib.suppress(Exception):  # a scheduler that is gone has nothing to cancel
+                self._client.cancel(list(self._futures), force=True)
             self._futures.clear()
         for made in self._made:
-            made.close()
+            with contextlib.suppress(Exception):
+                made.close()
         self._made.clear()
 
 

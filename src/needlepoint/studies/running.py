@@ -82,6 +82,9 @@ def run(
                 executor.submit(number, message(unit, _followed(unit, store)))
             if not under_way and not others:
                 return
+            if not under_way:
+                tally.last = f"waiting for another process ({len(others)} units)"
+                report(tally)
             for done, outcomes in executor.wait(_POLL):
                 unit = under_way.pop(done)
                 if isinstance(outcomes, str):

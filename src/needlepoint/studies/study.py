@@ -196,6 +196,8 @@ def sweep(
     With `store` everything is kept in that sqlite file: what is there is not computed again, and an interrupted sweep
     goes on where it was. Points that fail stay, with their reason; `retry` tries these again.
     """
+    if store is not None and not isinstance(store, (str, Path)):
+        raise InvalidParameter(f"sweep(store={store!r}): store must be the name of a file.")
     definition = Sweep.of(task, model, learner, over, also, refine, seed, tol, limit)
     study = Study(definition, Store(MEMORY if store is None else store))
     try:

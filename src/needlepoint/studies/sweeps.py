@@ -18,7 +18,7 @@ from needlepoint.studies.refining import Refine
 CURVE = 16
 """Points that are followed by continuation in one go."""
 
-CHUNK = 512
+CHUNK = 128
 """Points solved in one batch."""
 
 
@@ -99,12 +99,13 @@ class Sweep:
         seed: int = 0,
         tol: float | None = None,
         limit: float = LIMIT,
+        thorough: bool = True,
     ) -> Sweep:
-        """Checked: paths, values, rules, size, and that the specs survive being written down."""
+        """Checked: paths, values, size, and if `thorough` every point (see `check`)."""
         from needlepoint.core.dispatch import check_question
 
         check_question("sweep", task, model, learner, seed)
-        if tol is not None and not (isinstance(tol, (int, float)) and 0 < tol < math.inf):
+        if tol is not None and (isinstance(tol, bool) or not isinstance(tol, (int, float)) or not 0 < tol < math.inf):
             raise InvalidParameter(f"sweep(tol={tol!r}): tol must be > 0 and finite (see predict).")
         axes = read_axes((task, model, learner), over)
         if also is not None:
@@ -121,16 +122,22 @@ class Sweep:
                 f"sweep: {len(made):,} points are more than {limit:,.0f}; if that is meant, say limit={len(made)} "
                 "(on the command line --yes)."
             )
-        made._check()
+        if thorough:
+            made.check()
         return made
 
     def __len__(self) -> int:
         """Points of theory and units of simulation, refinement not counted."""
-        simulated = sum(1 for _ in self._simulated()) if self.also and self.also.at else len(self.axes)
         per = self.also.repeats * len(self.also.sizes) if self.also else 0
+        at = self.also.at if self.also and self.also.at else {}
+        if self.axes.grid:
+            pairs = zip(self.axes.paths, self.axes.values, strict=True)
+            simulated = math.prod(len(at[path]) if path in at else len(values) for path, values in pairs)
+        else:
+            simulated = sum(1 for _ in self._simulated()) if at else len(self.axes)
         return len(self.axes) + per * simulated
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Every question can be asked, and written down and read again."""
         from needlepoint.core.dispatch import find
         from needlepoint.simulation.simulating import _load_rules as load_simulations

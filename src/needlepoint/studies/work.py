@@ -84,13 +84,17 @@ def solve(unit: dict[str, Any], progress: Progress = silent) -> list[Outcome]:
     with _libraries().limit(limits=1):
         if unit["curves"]:
             found = _together(unit, progress)
-            if found is not None:
+            if isinstance(found, list):
                 return found
+            alone = [_alone(call, progress) for call in unit["calls"]]
+            for outcome in alone:  # the numbers are as good, but somebody should know
+                outcome.message = f"{outcome.message} {found}".strip()
+            return alone
         return [_alone(call, progress) for call in unit["calls"]]
 
 
-def _together(unit: dict[str, Any], progress: Progress) -> list[Outcome] | None:
-    """Curves in one batch; None where one of its points cannot be asked, and each has to answer for itself."""
+def _together(unit: dict[str, Any], progress: Progress) -> list[Outcome] | str:
+    """Curves in one batch; why not, where one of its points cannot be asked and each has to answer for itself."""
     from needlepoint.theory.curves import predict_curves
 
     start, calls = time.perf_counter(), unit["calls"]
@@ -101,8 +105,10 @@ def _together(unit: dict[str, Any], progress: Progress) -> list[Outcome] | None:
         results = [r for curve in predict_curves(curves, progress=progress, **options) for r in curve]
         share = (time.perf_counter() - start) / len(calls)
         return [_done(call, result, share) for call, result in zip(calls, results, strict=True)]
-    except Exception:  # whatever it is, the points it does not concern go on
-        return None
+    except NeedlepointError:
+        return ""
+    except Exception as error:  # a defect; the points it does not concern go on
+        return f"Solved alone, because the batch failed: {one_line(error)}"
 
 
 def _alone(call: dict[str, Any], progress: Progress) -> Outcome:

@@ -27,9 +27,8 @@ _LARGEST_LINE, _LARGEST_TABLE = 1_000_000, 400_000_000  # nodes; beyond them sam
 _RESOLVED = 1e-4  # relative error above which the integral gives way to sampling
 
 
-@rule("predict", SpikedSLR, None, BayesOptimal)
 @rule("predict", MaxSLR, None, BayesOptimal)
-def predict_bayes(task: SingleLocation, model: None, learner: BayesOptimal, options: Options) -> Prediction:
+def predict_known(task: SingleLocation, model: None, learner: BayesOptimal, options: Options) -> Prediction:
     """The posterior mean of the label with known k*, v*: sum of v* . X_l weighted by P(J = l | X)."""
     if learner.alpha is not None:
         raise NoTheory(

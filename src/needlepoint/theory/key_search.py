@@ -321,7 +321,7 @@ def constant_grid(question: Question, scale: float) -> Iterator[dict[str, float]
     turns = {0.0, 1.0, -1.0, 2.0, 3.0, *(m * f for f in (0.25, 0.5, 0.75))}
     grids = {
         "shift": sorted({-t * scale for t in turns} | {-1.5, -0.5, 0.5}),
-        "offset": [1.0, 0.0, -1.0, 3.0],
+        "offset": [1.0, 0.0, -1.0, 3.0, 0.5, 0.8, 0.95, 1.05, 1.1, 1.2, 1.5, 2.0, -0.5, -1.1, -2.0],
         "scale": [0.03, 0.1, 0.3, 1.0, 3.0],
     }
     for values in itertools.product(*(grids.get(name, [0.0]) for name in question.free)):

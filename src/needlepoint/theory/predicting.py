@@ -54,6 +54,7 @@ def predict(
 def _load_rules() -> None:
     """Importing these modules fills the dispatch table."""
     import needlepoint.theory.bayes
+    import needlepoint.theory.bayes_samples
     import needlepoint.theory.descent
     import needlepoint.theory.population
     import needlepoint.theory.sgd  # noqa: F401
