@@ -18,7 +18,7 @@ from needlepoint.core.results import Measurement, Prediction
 from needlepoint.studies import store as module
 from needlepoint.studies.codec import encode
 from needlepoint.studies.jobs import Job, Unit
-from needlepoint.studies.store import MEMORY, SCHEMA, Store, StoreError, study_of
+from needlepoint.studies.store import MEMORY, SCHEMA, Store, StoreError
 from needlepoint.studies.work import Outcome, _done, versions
 
 LINEAR = (ndl.SpikedSLR(2, 1.0), ndl.LinearRegression(), ndl.Population())
@@ -157,7 +157,8 @@ def test_the_writers_version_can_be_read(store):
 def test_the_definition_of_a_study_is_read_without_opening_it_for_writing(path):
     with Store(path) as store:
         store.put_meta("study", {"x": 1})
-    assert study_of(path) == {"x": 1}
+    with Store(path, readonly=True) as store:
+        assert store.meta("study") == {"x": 1}
 
 
 # --- what is missing -----------------------------------------------------------------------------

@@ -242,7 +242,7 @@ def _triangles(axis: Any, samples: Sequence[_Sample], canvas: _Canvas) -> Any:
         labels = [s.labels[kind] for s in samples]
         _border(axis, kind, _mid_edges(np.column_stack([x, y]), triangles, labels, canvas.scales))
     size = min(3.5, 35.0 / math.sqrt(len(samples)))  # many dots would hide what they sample
-    dots: dict[str, Any] = {"color": "black", "markersize": size, "linestyle": "none", "clip_on": False, "zorder": 2.5}
+    dots: dict[str, Any] = {"color": "black", "markersize": size, "linestyle": "none", "clip_on": False, "zorder": 1.5}
     for wrong in ["", *sorted({s.wrong for s in samples} - {""})]:
         there = np.array([s.wrong == wrong for s in samples])
         look = {**open_cross(wrong, "black"), "clip_on": False} if wrong else {**dots, "marker": "."}

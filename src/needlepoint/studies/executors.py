@@ -327,7 +327,7 @@ def executor_named(
     if not isinstance(executor, str):
         if isinstance(executor, type) or not hasattr(executor, "submit"):
             raise InvalidParameter(f"executor={executor!r}: one of {', '.join(NAMES)}, or Processes(...), Dask(...).")
-        if not workers == memory == address == None:  # noqa: E711
+        if any(given is not None for given in (workers, memory, address)):
             raise InvalidParameter(f"executor={executor!r} is made already; give workers, memory and address to it.")
         return executor
     if executor not in NAMES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -99,15 +100,8 @@ def _next(
     source: Iterator[Unit], others: deque[Unit], store: Store, tally: Tally, report: Report, retry: bool
 ) -> Unit | None:
     """The next unit that is ours to compute: fresh ones first, then those that another process gave up."""
-    for unit in source:
-        if not store.missing(unit, retry):
-            _found(unit, store, tally, report)
-        elif store.claim(unit, retry):
-            return unit
-        else:
-            others.append(unit)
-    for _ in range(len(others)):
-        unit = others.popleft()
+    waiting = len(others)
+    for unit in itertools.chain(source, (others.popleft() for _ in range(waiting))):
         if not store.missing(unit, retry):
             _found(unit, store, tally, report)
         elif store.claim(unit, retry):

@@ -11,7 +11,7 @@ import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -366,9 +366,3 @@ def _bytes(array: np.ndarray) -> bytes:
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
     return buffer.getvalue()
-
-
-def study_of(path: Path) -> Mapping[str, Any] | None:
-    """The definition of the study in a store, if it has one."""
-    with contextlib.closing(Store(path, create=False, readonly=True)) as store:
-        return store.meta("study")
