@@ -25,6 +25,7 @@ EXAMPLES = {
     "NoneType": None,
     "Population": ndl.Population(),
     "BayesOptimal": ndl.BayesOptimal(d=8),
+    "Ridge": ndl.Ridge(alpha=3.0, lam=1.0),
     "ProjectedDescent": ndl.ProjectedDescent(0.01, 5, START),
     "OnlineSGD": ndl.OnlineSGD(0.01, 5, 2, START, d=8, runs=4),
 }

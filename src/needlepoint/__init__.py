@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from needlepoint.learners import OnlineSGD as OnlineSGD
     from needlepoint.learners import Population as Population
     from needlepoint.learners import ProjectedDescent as ProjectedDescent
+    from needlepoint.learners import Ridge as Ridge
     from needlepoint.models.activations import Erf as Erf
     from needlepoint.models.activations import Linear as Linear
     from needlepoint.models.activations import Softmax as Softmax
@@ -75,7 +76,7 @@ _HOMES = {
     "core.overlaps": ("Overlaps",),
     "core.results": ("Measurement", "Prediction", "Trajectory"),
     "core.status": ("Status",),
-    "learners": ("BayesOptimal", "OnlineSGD", "Population", "ProjectedDescent"),
+    "learners": ("BayesOptimal", "OnlineSGD", "Population", "ProjectedDescent", "Ridge"),
     "models.activations": ("Erf", "Linear", "Softmax", "Softplus"),
     "models.attention": ("KeyValueAttention", "LinearRegression"),
     "models.user_activations": ("activation",),

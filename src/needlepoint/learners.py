@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.overlaps import Overlaps
-from needlepoint.core.specs import Spec, choice, count, nested, real, spec
+from needlepoint.core.specs import Spec, choice, count, nested, penalty, real, spec
 
 MOST_RECORDS = 10_000_000
 _SCHEDULE = "scale_t = scale / (1 + schedule * t) with t from 0"
@@ -35,6 +35,32 @@ class BayesOptimal(Spec):
         why="it is the number of samples over d; None is infinity",
     )
     d: int | None = count(lo=2, free=True, default=None, why="the norm of a token is informative at finite d")
+
+
+@spec
+class Ridge(Spec):
+    """Empirical risk minimisation from n = alpha d sequences: the sum of half the squared errors, plus
+    d/2 (lam_key |k|^2 + lam_value |v|^2) with teachers of norm 1, which is lam_key/2 |k|^2 + lam_value/2 |v|^2
+    on the scale of teachers of norm sqrt(d) (eq:ridge).
+
+    `lam` is one penalty, the pair (lam_key, lam_value), or "optimal" (of the predicted risk). `start` says from
+    where the minimum is sought: "random", "informed" (the teachers), or "both", of which the lower one counts.
+    `algorithm` is how it is trained: "lbfgs", or "amp" (damped message passing).
+    """
+
+    family: ClassVar[str] = "learner"
+
+    alpha: float = real(lo=0.0, open_lo=True, largest=1e12, why="it is the number of samples over d")
+    lam: Any = penalty(why="it is the penalty on the weights")
+    start: str = choice("both", "random", "informed", default="both")
+    algorithm: str = choice("lbfgs", "amp", default="lbfgs")
+
+    @property
+    def penalties(self) -> tuple[float, float]:
+        """(lam_key, lam_value)."""
+        if isinstance(self.lam, str):
+            raise InvalidParameter(f"{self!r}: lam is not chosen yet; take predict(...).resolved.")
+        return self.lam if isinstance(self.lam, tuple) else (self.lam, self.lam)
 
 
 class Descent(Spec):

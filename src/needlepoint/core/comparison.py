@@ -159,8 +159,8 @@ def _same_question(prediction: Prediction, m: Measurement) -> None:
 
 
 def _asked(learner: Spec) -> dict[str, Any]:
-    """What the learner does; at which size and how often is the measurement's affair."""
-    return {name: value for name, value in learner.to_json().items() if name not in ("d", "runs")}
+    """What the learner does; at which size, how often and by which algorithm is the measurement's affair."""
+    return {name: value for name, value in learner.to_json().items() if name not in ("d", "runs", "algorithm")}
 
 
 def _runs(result: Result) -> int | None:

@@ -158,6 +158,33 @@ class Lengths(Kind):
 
 
 @dataclasses.dataclass(frozen=True)
+class Penalty(Kind):
+    """A penalty >= 0, a pair of them (key, value), or "optimal": chosen by the library."""
+
+    why: str = ""
+    OPTIMAL: ClassVar[str] = "optimal"
+
+    def coerce(self, value: Any, where: str) -> float | tuple[float, float] | str:
+        if isinstance(value, str) and value == self.OPTIMAL:
+            return value
+        admissible = "a number >= 0 and finite, a pair (key, value) of them, or 'optimal'"
+        number = Real(lo=0.0, largest=1e50, why=self.why)
+        try:
+            if isinstance(value, (tuple, list)):
+                key, value_ = (number.coerce(x, where) for x in value)
+                assert key is not None and value_ is not None
+                return key if key == value_ else (key, value_)
+            one = number.coerce(value, where)
+        except (InvalidParameter, ValueError):
+            raise InvalidParameter(refusal(where, value, admissible, self.why)) from None
+        assert one is not None
+        return one
+
+    def to_json(self, value: Any) -> Any:
+        return list(value) if isinstance(value, tuple) else value
+
+
+@dataclasses.dataclass(frozen=True)
 class Nested(Kind):
     """Another spec of the named family; or one of `words`; or, with `many`, a tuple of specs."""
 
@@ -253,6 +280,10 @@ def lengths(*, default: Any = _REQUIRED, why: str = "") -> Any:
     return _declare(Lengths(why), default)
 
 
+def penalty(*, default: Any = _REQUIRED, why: str = "") -> Any:
+    return _declare(Penalty(why), default)
+
+
 def nested(
     family: str,
     *,
@@ -270,7 +301,7 @@ _S = TypeVar("_S", bound="type[Spec]")
 
 
 @dataclass_transform(
-    frozen_default=True, field_specifiers=(real, count, flag, choice, lengths, nested, dataclasses.field)
+    frozen_default=True, field_specifiers=(real, count, flag, choice, lengths, penalty, nested, dataclasses.field)
 )
 def spec(cls: _S) -> _S:
     """Declare a spec: a frozen dataclass whose fields carry their kinds, registered by class name."""

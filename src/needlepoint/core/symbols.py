@@ -33,6 +33,7 @@ SYMBOLS: tuple[Symbol, ...] = (
     Symbol("shift", "b", "constant added to the scaled score inside erf", "real"),
     Symbol("offset", "o", "constant added to erf", "real"),
     Symbol("alpha", r"\alpha", "samples over d (or over d squared: the learner says which)", "> 0"),
+    Symbol("lam", r"r", "penalty on the weights, or the pair (r_k, r_v) of key and value", ">= 0"),
     Symbol("lr", r"\ell", "step size of descent and SGD", "> 0", {_ERF: r"\alpha"}),
     Symbol("schedule", "h", "scale_t = scale / (1 + schedule t)", ">= 0"),
     Symbol("batch", "B", "sequences in a step of SGD", "whole, >= 1", {_ERF: "B"}),
@@ -45,6 +46,9 @@ SYMBOLS: tuple[Symbol, ...] = (
     Symbol("value_sq", "q_v", "squared norm of v", ">= 0"),
     Symbol("risk", "E", "expected squared error on noisy test labels", ">= noise^2"),
     Symbol("excess_risk", "R", "risk minus the label-noise variance", ">= 0", {_ERF: "R"}),
+    Symbol("train_loss", r"E_{\mathrm{train}}", "mean squared error on the training sequences", ">= 0"),
+    Symbol("energy", "f", "the minimised objective over d", ">= 0"),
+    Symbol("replicon", r"\Lambda", "growth of a perturbation of the minimum; stable below 1", ">= 0"),
     Symbol(
         "distance_to_manifold",
         r"\sqrt{\theta^2+\eta^2+\rho^2}",
