@@ -19,7 +19,7 @@ from needlepoint.models.activations import Activation, Erf, KernelActivation, Li
 _PAIR_GRID = 10.0  # scores beyond this differ from the limit of softmax by 5e-5, and the field itself is a start
 _PAIR_STEPS = 10
 _ROOT_STEPS = 60
-_BEFORE, _AFTER = 8, 10  # Newton steps of every start, and of the two that lead
+_BEFORE, _AFTER = 5, 6  # Newton steps of every start, and of the two that lead
 _DISTINCT = 1e-3  # scores that differ by more, relative to their size, are two minima
 
 
@@ -175,7 +175,8 @@ def pair_scores(channel: Channel, sample: Sample) -> Minima:
     rival = jnp.take_along_axis(t, jnp.argmin(others, axis=0)[None], axis=0)[0]
     rival = jnp.where(jnp.isfinite(gap), rival, best)
     centre = (sample.w_chi[0] + sample.w_chi[1]) / 2
-    return Minima(*(jnp.stack([centre + x / 2, centre - x / 2]) for x in (best, rival)), gap)
+    scores, other = (jnp.stack([centre + x / 2, centre - x / 2]) for x in (best, rival))
+    return Minima(scores, other, gap)
 
 
 # --- any activation: Newton's method from several starts ----------------------------------------
@@ -206,12 +207,12 @@ def starts_of(activation: type[Activation], c: dict[str, Any], sample: Sample) -
     return jnp.stack(starts)
 
 
-def search(activation: type[Activation], channel: Channel, sample: Sample, starts: Any) -> Minima:
+def search(activation: type[Activation], channel: Channel, sample: Sample, starts: Any, patience: int = 1) -> Minima:
     """The lowest minimum that Newton's method reaches from `starts` (k, tokens, n), and the next one."""
     descend = _descent(activation, channel, sample)
     rough, value = jax.lax.map(lambda x: descend(x, _BEFORE), starts)
     leaders = _two_lowest(rough, value)
-    fine, value = jax.lax.map(lambda x: descend(x, _AFTER), jnp.stack(leaders[:2]))
+    fine, value = jax.lax.map(lambda x: descend(x, _AFTER * patience), jnp.stack(leaders[:2]))
     best, rival, gap = _two_lowest(fine, value)
     return Minima(best, rival, gap)
 
@@ -336,3 +337,9 @@ def proximal(activation: type[Activation], channel: Channel, sample: Sample) -> 
     if issubclass(activation, Softmax) and len(sample.w_chi) == 2:
         return pair_scores(channel, sample)
     return search(activation, channel, sample, starts_of(activation, channel.c, sample))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def patient(activation: type[Activation], channel: Channel, sample: Sample) -> Minima:
+    """The same by many more steps, for the few samples that a batch leaves behind."""
+    return search(activation, channel, sample, starts_of(activation, channel.c, sample), patience=8)

@@ -162,6 +162,7 @@ class Penalty(Kind):
     """A penalty >= 0, a pair of them (key, value), or "optimal": chosen by the library."""
 
     why: str = ""
+    traced: ClassVar[bool] = True
     OPTIMAL: ClassVar[str] = "optimal"
 
     def coerce(self, value: Any, where: str) -> float | tuple[float, float] | str:
@@ -172,7 +173,8 @@ class Penalty(Kind):
         try:
             if isinstance(value, (tuple, list)):
                 key, value_ = (number.coerce(x, where) for x in value)
-                assert key is not None and value_ is not None
+                assert key is not None
+                assert value_ is not None
                 return key if key == value_ else (key, value_)
             one = number.coerce(value, where)
         except (InvalidParameter, ValueError):

@@ -14,6 +14,7 @@ class Status(enum.IntEnum):
     DIVERGED = 3
     UNBOUNDED = 4
     INFEASIBLE = 5
+    UNSTABLE = 6
 
     @property
     def sentence(self) -> str:
@@ -24,6 +25,11 @@ class Status(enum.IntEnum):
         """True where the numbers can be used as they are."""
         return self is Status.CONVERGED
 
+    @property
+    def finished(self) -> bool:
+        """True where the equations are solved, whether or not their answer is to be trusted."""
+        return self in (Status.CONVERGED, Status.UNSTABLE)
+
 
 _SENTENCES = {
     Status.CONVERGED: "the computation finished and its numbers meet the stated error.",
@@ -31,5 +37,6 @@ _SENTENCES = {
     Status.NOISE_LIMITED: "the sampling noise of the integration is larger than the tolerance asked for.",
     Status.DIVERGED: "the iteration left the finite numbers; a smaller step size is the usual remedy.",
     Status.UNBOUNDED: "the infimum is approached as a parameter goes to its limit and is not attained.",
+    Status.UNSTABLE: "the equations are solved, but their replica-symmetric answer is not to be trusted here.",
     Status.INFEASIBLE: "the overlaps belong to no set of vectors (their Gram matrix is not positive).",
 }

@@ -1,0 +1,168 @@
+"""Ridge-penalised attention from finitely many samples: the replica-symmetric prediction, and whether to trust it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from needlepoint.core.dispatch import rule
+from needlepoint.core.errors import InvalidParameter, NoTheory
+from needlepoint.core.estimates import Estimate
+from needlepoint.core.overlaps import Overlaps
+from needlepoint.core.results import Prediction
+from needlepoint.core.status import Status
+from needlepoint.learners import Ridge
+from needlepoint.models.attention import KeyValueAttention
+from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
+from needlepoint.theory.predicting import Options
+from needlepoint.theory.ridge_penalty import best_penalties
+from needlepoint.theory.ridge_solutions import TOLERANCE, Solution, solve
+from needlepoint.theory.ridge_stability import Stability, stability
+
+JUMPS = 0.2
+"""Jump weights beyond this are not trusted: training from different starts was seen to disagree there."""
+
+_MOST_POINTS = 10  # log2 of the points a scrambling that stability is judged with
+
+
+@rule("predict", SpikedSLR, KeyValueAttention, Ridge)
+@rule("predict", MaxSLR, KeyValueAttention, Ridge)
+def predict_ridge(task: SingleLocation, model: KeyValueAttention, learner: Ridge, options: Options) -> Prediction:
+    """The branch of lowest energy; a note says where starts, replicas or jumps make it doubtful."""
+    require_ridge(task, model)
+    notes: tuple[str, ...] = ()
+    resolved = learner
+    if isinstance(learner.lam, str):
+        penalties, notes = best_penalties(task, model, learner, options.seed, options.progress)
+        resolved = learner.replace(lam=penalties)
+    found = solve(
+        task,
+        model,
+        learner.alpha,
+        resolved.penalties,
+        start=learner.start,
+        tol=options.tol or TOLERANCE,
+        seed=options.seed,
+        progress=options.progress,
+    )
+    return prediction(task, model, learner, resolved, options, found, notes)
+
+
+def require_ridge(task: SingleLocation, model: KeyValueAttention) -> None:
+    """Refuse what the equations do not cover."""
+    if model.unit_norm:
+        raise NoTheory(f"no rule for Ridge with {model!r} (a penalty chooses the norms); unit_norm=False has one.")
+    if model.free_constants():
+        raise InvalidParameter(f"{model!r}: {model.free_constants()[0]} is None; Ridge needs its value.")
+    if task.label_var != 1.0:
+        raise NoTheory(f"no replica-symmetric equations for {task!r}; relevant_std=1 has them.")
+
+
+def prediction(
+    task: SingleLocation,
+    model: KeyValueAttention,
+    learner: Ridge,
+    resolved: Ridge,
+    options: Options,
+    found: list[Solution],
+    notes: tuple[str, ...] = (),
+) -> Prediction:
+    """The first of the solutions as a Prediction, with everything that speaks against it."""
+    best = found[0]
+    status, judged, doubts = best.status, None, []
+    if status is Status.UNBOUNDED:
+        notes += (_unheld(best, resolved),)
+    elif status is Status.NOISE_LIMITED:
+        notes += (
+            f"the excess risk is known to {best.excess_risk.error:.2g} with the most points that are tried; "
+            f"{options.tol or TOLERANCE:g} was asked for.",
+        )
+    if status in (Status.CONVERGED, Status.NOISE_LIMITED):
+        judged = judge(best)
+        doubts = [*_doubts(judged), *_apart(found)]
+        if doubts:
+            notes += (f"not to be trusted: {'; '.join(doubts)}.",)
+            status = Status.UNSTABLE if status is Status.CONVERGED else status
+    order, error = best.order, best.order_error
+    metrics = {
+        "risk": best.excess_risk + task.noise_var,
+        "excess_risk": best.excess_risk,
+        "train_loss": best.train_loss,
+        "energy": best.energy,
+    }
+    if judged is not None:
+        metrics["jump_weight"] = Estimate(judged.jump_weight, 3 * judged.jump_error)
+    return Prediction(
+        task,
+        model,
+        learner,
+        metrics,
+        status=status,
+        overlaps=Overlaps(order.m_k, order.m_v, key_sq=order.q_k, value_sq=order.q_v),
+        overlaps_error={"key": error.m_k, "value": error.m_v, "key_sq": error.q_k, "value_sq": error.q_v},
+        branch=best.start if len(found) > 1 else "unique",
+        notes=notes,
+        seed=options.seed,
+        resolved=(task, model, resolved),
+        stable=None if judged is None else not doubts,
+        replicon=None if judged is None else judged.replicon,
+        residual=best.residual,
+        conjugates=conjugates(best),
+    )
+
+
+def judge(solution: Solution) -> Stability:
+    """Stability at a solution, with at most 2**_MOST_POINTS points a scrambling."""
+    level = min(_MOST_POINTS, solution.equations.log2_points)
+    return stability(replace(solution.equations, log2_points=level), solution.rows)
+
+
+def conjugates(solution: Solution) -> dict[str, float]:
+    """The conjugates by the names of what they belong to, and the susceptibilities V themselves."""
+    hat, order = solution.conjugate, solution.order
+    return {
+        "key": hat.m_k,
+        "key_sq": hat.q_k,
+        "key_response": hat.V_k,
+        "value": hat.m_v,
+        "value_sq": hat.q_v,
+        "value_response": hat.V_v,
+        "key_susceptibility": order.V_k,
+        "value_susceptibility": order.V_v,
+    }
+
+
+def _doubts(judged: Stability) -> list[str]:
+    found = []
+    if judged.replicon >= 1:
+        found.append(f"replica symmetry is unstable (replicon {judged.replicon:.3g} >= 1)")
+    if abs(judged.jump_weight) - 3 * judged.jump_error > JUMPS:
+        found.append(
+            f"the proximal map jumps (jump weight {judged.jump_weight:.2g}, {100 * judged.rivals:.2g} % of samples "
+            "have more than one minimum)"
+        )
+    return found
+
+
+def _apart(found: list[Solution]) -> list[str]:
+    if len(found) < 2:
+        return []
+    best, other = found
+    return [
+        f"the {other.start} start ends elsewhere (excess risk {other.excess_risk.value:.4g}, energy "
+        f"{other.energy.value:.6g} against {best.energy.value:.6g})"
+    ]
+
+
+def _unheld(solution: Solution, learner: Ridge) -> str:
+    """What happens where nothing holds a weight: too few samples for penalties of zero."""
+    names = [
+        name
+        for name, V in (("key", solution.order.V_k), ("value", solution.order.V_v))
+        if math.log(V) > math.log(max(solution.order.V_k, solution.order.V_v)) / 2
+    ]
+    return (
+        f"{' and '.join(names)} {'are' if len(names) > 1 else 'is'} held neither by the penalty nor by "
+        f"alpha={learner.alpha:g} d samples: the training error reaches {solution.train_loss.value:.2g} and the "
+        "minimum is not unique; give a small penalty (lam=1e-3) or more samples."
+    )

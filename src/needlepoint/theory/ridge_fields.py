@@ -1,0 +1,250 @@
+"""The fields of a training sequence in the limit, and the means over them that the replica-symmetric equations need."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import linalg, special
+
+from needlepoint.channels.proximal import Channel, Minima, Reply, Sample, curvature, patient, proximal, reply
+from needlepoint.models.activations import Activation, Linear, Softmax
+from needlepoint.numerics.gaussian import sobol_normals
+from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
+
+_STEEP = 1e-6  # slope times V_k, the distance to a minimum, above which a sample is solved again
+
+SOFTENING = 0.03
+"""Minima of a sample whose envelopes differ by this share of the mean envelope are averaged, so that the means are
+continuous where the proximal map jumps. The bias is of second order in it."""
+
+
+class Order(NamedTuple):
+    """Overlaps with the teachers, squared norms and susceptibilities of key and value."""
+
+    m_k: Any
+    q_k: Any
+    V_k: Any
+    m_v: Any
+    q_v: Any
+    V_v: Any
+
+
+class Conjugate(NamedTuple):
+    """The conjugates of the order parameters."""
+
+    m_k: Any
+    q_k: Any
+    V_k: Any
+    m_v: Any
+    q_v: Any
+    V_v: Any
+
+
+class Means(NamedTuple):
+    """Conjugates over alpha, the mean squared training residual and the mean Moreau envelope."""
+
+    conjugate: Conjugate
+    residual_sq: Any
+    envelope: Any
+
+
+class Base(NamedTuple):
+    """Standard normals of many sequences, samples last, for several scramblings (first axis)."""
+
+    label: Any  # (scrambles, n)
+    value: Any  # (scrambles, tokens, n)
+    score: Any  # (scrambles, tokens, n)
+    star: Any  # (scrambles, tokens, n): the scores of the teacher (max), or no tokens at all
+
+
+def base_normals(
+    task: SingleLocation, activation: type[Activation], length: int, log2_points: int, scrambles: int, seed: int
+) -> Base:
+    """Sobol points mapped to what is random in a sequence; the relevant token is the first."""
+    infinite = isinstance(task, MaxSLR) and np.isinf(task.snr)
+    task_type = type(task)
+    return _base(task_type, infinite, issubclass(activation, Softmax), length, log2_points, scrambles, seed)
+
+
+def dimensions(task_type: type[SingleLocation], infinite: bool, softmax: bool, length: int) -> tuple[int, int, int]:
+    """How many normals: of the label and the values, of the scores, of the teacher's scores.
+
+    Softmax does not see a common shift of the scores; only their differences are integrated over.
+    """
+    free = length - 1 if softmax else length
+    if issubclass(task_type, SpikedSLR):
+        return 1 + length, free, 0
+    # the largest of many scores is drawn directly, which needs all of them
+    return 1 + length, free, length if infinite and length > 2 else free
+
+
+@functools.lru_cache(maxsize=24)
+def _base(
+    task_type: type[SingleLocation],
+    infinite: bool,
+    softmax: bool,
+    length: int,
+    log2_points: int,
+    scrambles: int,
+    seed: int,
+) -> Base:
+    counts = dimensions(task_type, infinite, softmax, length)
+    normals = np.swapaxes(sobol_normals(sum(counts), log2_points, scrambles, seed), 1, 2)
+    label_value, score, star = np.split(normals, np.cumsum(counts)[:2], axis=1)
+    # the first coordinates of a Sobol sequence are its best: they go to the label and the scores
+    score = _whole(score, length)
+    if issubclass(task_type, SpikedSLR):
+        star = star[:, :0]
+    elif infinite and star.shape[1] == length:
+        star = _with_first_largest(star)
+    elif infinite:
+        half = np.abs(star) / np.sqrt(2) if star.shape[1] else np.zeros((scrambles, 1, normals.shape[-1]))
+        star = np.concatenate([half, -half], axis=1)[:, :length]
+    else:
+        star = _whole(star, length)
+    return Base(*(np.ascontiguousarray(x) for x in (label_value[:, 0], label_value[:, 1:], score, star)))
+
+
+def _whole(normals: np.ndarray, length: int) -> np.ndarray:
+    """Normals for every token; from one fewer, those of them that sum to zero."""
+    if normals.shape[1] == length:
+        return normals
+    if length == 1:
+        return np.zeros((normals.shape[0], 1, normals.shape[2]))
+    directions = linalg.helmert(length)  # (length - 1, length), orthonormal, each row sums to zero
+    return np.einsum("il,sin->sln", directions, normals)
+
+
+def _with_first_largest(normals: np.ndarray) -> np.ndarray:
+    """Independent normals given that the first is the largest: a smooth map of the cube."""
+    length = normals.shape[1]
+    log_u = special.log_ndtr(normals)
+    largest = special.ndtri_exp(log_u[:, :1] / length)
+    others = special.ndtri_exp(log_u[:, 1:] + special.log_ndtr(largest))
+    return np.concatenate([largest, others], axis=1)
+
+
+# --- means over the fields ----------------------------------------------------------------------
+
+
+def fields(task_type: type[SingleLocation], law: dict[str, Any], order: Order, base: Base) -> Sample:
+    r"""eq:ridge-fields. $y = \sqrt{1 + \Delta^2}a$, $w_{z,l} = \sqrt{q_v}h_l$ except $w_{z,1} = \frac{m_vy}{1 +
+    \Delta^2} + \sqrt{q_v - \frac{m_v^2}{1 + \Delta^2}}h_1$; spiked $w_\chi = \sqrt{q_k}g + \sqrt\mu m_ke_1$, max
+    $w_\chi = m_k\chi^* + \sqrt{q_k - m_k^2}g$. One scrambling.
+    """
+    T = 1 + law["noise"] ** 2
+    y = jnp.sqrt(T) * base.label
+    first = (jnp.arange(base.value.shape[0]) == 0)[:, None]
+    rest = jnp.sqrt(order.q_v - order.m_v**2 / T)
+    w_z = jnp.where(first, order.m_v * y / T + rest * base.value, jnp.sqrt(order.q_v) * base.value)
+    if issubclass(task_type, SpikedSLR):
+        w_chi = jnp.sqrt(order.q_k) * base.score + jnp.sqrt(law["snr"]) * order.m_k * first
+    else:
+        w_chi = order.m_k * base.star + jnp.sqrt(order.q_k - order.m_k**2) * base.score
+    return Sample(y, w_chi, w_z)
+
+
+def place(law: dict[str, Any], base: Base) -> tuple[Any, Any]:
+    """For max: the posterior of the place (tokens, n), and the weight of a sample in which it is the first."""
+    if "snr" not in law:  # an infinite snr is not among the traced numbers; the first is the largest by construction
+        return None, jnp.ones_like(base.label)
+    p = jax.nn.softmax(law["snr"] * base.star, axis=0)
+    return p, p[0] / jnp.mean(p[0])
+
+
+def settled(
+    task_type: type[SingleLocation], activation: type[Activation], law: Any, c: Any, order: Order, base: Base
+) -> tuple[Minima, int]:
+    """The proximal map of every sample, the slow ones solved again by themselves, and how many stayed unsolved."""
+    found, slope = _minima(task_type, activation, law, c, order, base)
+    late = np.nonzero(np.asarray(slope) > _STEEP)
+    if not late[0].size:
+        return found, 0
+    size = 1 << max(6, int(late[0].size - 1).bit_length())  # few sizes, few compilations
+    rows, columns = (np.resize(index, size) for index in late)
+    sample = _fields_of_all(task_type, law, order, base)
+    picked = Sample(*(jnp.moveaxis(x[rows, ..., columns], 0, -1) for x in sample))
+    channel = Channel(c, order.V_k[rows], order.V_v[rows])
+    again = patient(activation, channel, picked)
+    left = np.max(np.abs(np.asarray(curvature(activation, channel, picked, again.scores)[0])), axis=0)
+    at = (late[0], slice(None), late[1])
+    count = late[0].size
+    scores = jnp.asarray(found.scores).at[at].set(again.scores[:, :count].T)
+    rival = jnp.asarray(found.rival).at[at].set(again.rival[:, :count].T)
+    gap = jnp.asarray(found.gap).at[late].set(again.gap[:count])
+    unsolved = np.sum(left[:count] * np.asarray(channel.V_k)[:count] > _STEEP)
+    return Minima(scores, rival, gap), int(unsolved)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _fields_of_all(task_type: type[SingleLocation], law: Any, order: Order, base: Base) -> Sample:
+    return jax.vmap(lambda o, b: fields(task_type, law, o, b))(order, base)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _minima(
+    task_type: type[SingleLocation], activation: type[Activation], law: Any, c: Any, order: Order, base: Base
+) -> tuple[Minima, Any]:
+    """The proximal map of every sample, and the size of the slope that is left there."""
+
+    def one(order: Order, base: Base) -> tuple[Minima, Any]:
+        channel, sample = Channel(c, order.V_k, order.V_v), fields(task_type, law, order, base)
+        found = proximal(activation, channel, sample)
+        slope, _ = curvature(activation, channel, sample, found.scores)
+        return found, jnp.max(jnp.abs(slope), axis=0) * order.V_k
+
+    return jax.vmap(one)(order, base)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def means(
+    task_type: type[SingleLocation],
+    activation: type[Activation],
+    law: dict[str, Any],
+    c: dict[str, Any],
+    order: Order,
+    base: Base,
+    found: Minima,
+) -> Means:
+    r"""eq:ridge-conjugates. $\hat q = \alpha E|g|^2$; by Stein's lemma, which sees where the proximal map jumps, $\hat
+    V_k = -\alpha E[g_k\cdot g]/s$ with $s$ the spread of $w_\chi$, $\hat V_v$ alike, $\hat m_v = \frac\alpha{1 +
+    \Delta^2}E[g_{v,1}(y - m_vh_1/s_v)]$; $\hat m_k = \alpha\sqrt\mu Eg_{k,1}$ (spiked), $\alpha\mu E[g_{k,1} - p\cdot
+    g_k]$ (max), $\alpha E[g_k\cdot\chi^*] + m_k\hat V_k$ (max, infinite snr). All over $\alpha$, a scrambling each.
+    """
+
+    spiked = issubclass(task_type, SpikedSLR)
+
+    def one(order: Order, base: Base, found: Minima) -> Means:
+        sample, channel = fields(task_type, law, order, base), Channel(c, order.V_k, order.V_v)
+        p, weight = (None, jnp.ones_like(base.label)) if spiked else place(law, base)
+        T = 1 + law["noise"] ** 2
+        rest_k = jnp.sqrt(order.q_k if spiked else order.q_k - order.m_k**2)
+        rest_v = jnp.sqrt(order.q_v - order.m_v**2 / T)
+
+        def integrands(at: Reply) -> Means:
+            V_k = -jnp.sum(at.g_k * base.score, axis=0) / rest_k
+            others = jnp.sum(at.g_v[1:] * base.value[1:], axis=0) / jnp.sqrt(order.q_v)
+            V_v = -(others + at.g_v[0] * base.value[0] / rest_v)
+            m_v = at.g_v[0] * (sample.y - order.m_v * base.value[0] / rest_v) / T
+            if spiked:
+                m_k = jnp.sqrt(law["snr"]) * at.g_k[0]
+            elif p is not None:
+                m_k = law["snr"] * (at.g_k[0] - jnp.sum(p * at.g_k, axis=0))
+            else:
+                m_k = jnp.sum(at.g_k * base.star, axis=0) + order.m_k * V_k
+            q_k, q_v = jnp.sum(at.g_k**2, axis=0), jnp.sum(at.g_v**2, axis=0)
+            return Means(Conjugate(m_k, q_k, V_k, m_v, q_v, V_v), at.residual**2, at.envelope)
+
+        at = reply(activation, channel, sample, found.scores)
+        values = integrands(at)
+        if not issubclass(activation, Linear):  # minima of almost the same height share the sample
+            other = integrands(reply(activation, channel, sample, found.rival))
+            share = jax.nn.sigmoid(-found.gap / (SOFTENING * jnp.mean(at.envelope)))
+            values = jax.tree.map(lambda a, b: (1 - share) * a + share * b, values, other)
+        return jax.tree.map(lambda x: jnp.mean(weight * x), values)
+
+    return jax.vmap(one)(order, base, found)

@@ -1,0 +1,53 @@
+"""The penalties that make the predicted risk least."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy import optimize
+
+from needlepoint.core.results import Progress, silent
+from needlepoint.core.status import Status
+from needlepoint.learners import Ridge
+from needlepoint.models.attention import KeyValueAttention
+from needlepoint.tasks.single_location import SingleLocation
+from needlepoint.theory.ridge_solutions import Solution, solve
+
+LOWEST, HIGHEST = 1e-3, 1e3
+"""Between which the penalties are sought."""
+
+_GRID = (0.03, 0.3, 3.0)
+_ROUGH = 1.0  # tolerance that the first level of points meets: the same points for all penalties
+_CLOSE = 0.02  # of log penalties, where the search ends
+
+
+def best_penalties(
+    task: SingleLocation, model: KeyValueAttention, learner: Ridge, seed: int = 0, progress: Progress = silent
+) -> tuple[tuple[float, float], tuple[str, ...]]:
+    """(lam_key, lam_value) of least predicted risk, and notes. The same points serve all penalties, so that the risk
+    is a smooth function of them; each solution is continued from the last."""
+    last: list[Solution] = []
+    low, high = math.log(LOWEST), math.log(HIGHEST)
+
+    def risk(x: Any) -> float:
+        x = np.clip(x, low, high)
+        penalties = (math.exp(x[0]), math.exp(x[1]))
+        found = solve(task, model, learner.alpha, penalties, start=learner.start, tol=_ROUGH, seed=seed, near=last)[0]
+        if found.status is not Status.CONVERGED:
+            return 10.0  # more than predicting zero costs
+        last[:] = [found]
+        return found.excess_risk.value
+
+    values = [(risk([math.log(lam)] * 2), math.log(lam)) for lam in _GRID]
+    progress(0.1)
+    best = min(values)[1]
+    simplex = np.array([[best, best], [best + 0.7, best], [best, best + 0.7]])
+    options = {"initial_simplex": simplex, "xatol": _CLOSE, "fatol": 1e-6, "maxfev": 150}
+    found = optimize.minimize(risk, simplex[0], method="Nelder-Mead", options=options)
+    progress(0.2)
+    x = np.clip(found.x, low, high)
+    ends = [n for n, v in zip(("lam_key", "lam_value"), x, strict=True) if min(v - low, high - v) < _CLOSE]
+    notes = tuple(f"{name} is sought between {LOWEST:g} and {HIGHEST:g}, and ends at a bound." for name in ends)
+    return (float(np.exp(x[0])), float(np.exp(x[1]))), notes

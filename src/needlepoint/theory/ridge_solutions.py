@@ -1,0 +1,239 @@
+"""Solving the replica-symmetric equations: find the branches with few points, then refine to a stated error."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from needlepoint.channels import elementwise
+from needlepoint.core.estimates import Estimate
+from needlepoint.core.results import Progress, silent
+from needlepoint.core.status import Status
+from needlepoint.models.activations import Linear, Softmax
+from needlepoint.models.attention import KeyValueAttention
+from needlepoint.numerics.fixed_points import FixedPoints
+from needlepoint.tasks.single_location import SingleLocation
+from needlepoint.theory import field_moments, sampled_moments
+from needlepoint.theory.key_search import Question as Risk
+from needlepoint.theory.key_search import TooSteep
+from needlepoint.theory.ridge_equations import COARSE, INFORMED, SCRAMBLES, UNINFORMED, Equations, pack, unpack
+from needlepoint.theory.ridge_fields import Conjugate, Order
+
+TOLERANCE = 3e-3
+"""Of the excess risk, three standard errors of the scramblings."""
+
+_STARTS = {"uninformed": UNINFORMED, "informed": INFORMED}
+_CHEAP, _DEAR = 16, 13  # log2 of the most points a scrambling: one-dimensional proximal maps, and the others
+_SETTLED = 1e-5  # largest step that counts as none
+_QUIET = 0.1  # or this share of the scatter of the scramblings
+_TREND = 0.2  # longest step that a curve's trend foretells
+_APART = 0.05  # coordinates that differ by more are two branches
+_HELD = 20.0  # log V beyond which nothing holds the weight
+_SAMPLED = 16  # scramblings of a user's activation
+_RATE = 0.75  # the error falls like the number of points to this power
+
+
+class Seed(NamedTuple):
+    """Where to look for a solution: coordinates (6,) and the Jacobian of the map there (6, 6)."""
+
+    x: np.ndarray
+    slope: np.ndarray
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A fixed point with its errors: three standard errors of independent scramblings."""
+
+    start: str
+    equations: Equations
+    rows: Order
+    order: Order
+    order_error: Order
+    conjugate: Conjugate
+    conjugate_error: Conjugate
+    excess_risk: Estimate
+    train_loss: Estimate
+    energy: Estimate
+    residual: float
+    status: Status
+    seed: Seed
+
+
+def solve(
+    task: SingleLocation,
+    model: KeyValueAttention,
+    alpha: float,
+    penalties: tuple[float, float],
+    *,
+    start: str = "both",
+    tol: float = TOLERANCE,
+    seed: int = 0,
+    near: Sequence[Solution] = (),
+    progress: Progress = silent,
+) -> list[Solution]:
+    """The branches that the starts lead to, the one of lowest energy first.
+
+    `near` are solutions at neighbouring parameters, the nearest last, from which this one is continued instead of
+    being sought.
+    """
+    coarse = Equations(task, model, alpha, penalties, COARSE, 1, seed)
+    if near:
+        continued = _continued(coarse, near, tol)
+        if continued is not None:
+            return [continued]
+    wanted = {"both": tuple(_STARTS), "random": ("uninformed",), "informed": ("informed",)}[start]
+    found = coarse.solve(np.array([_STARTS[name] for name in wanted]), _SETTLED)
+    progress(0.2)
+    places = [(name, Seed(x, coarse.slope(x))) for name, x in zip(wanted, found.x, strict=True)]
+    if len(places) == 2:
+        places = _distinct(places, found.residual)
+    solutions = [refined(coarse, name, place, tol, progress=progress) for name, place in places]
+    return sorted(solutions, key=lambda s: (not math.isfinite(s.energy.value), s.energy.value))
+
+
+def _continued(coarse: Equations, near: Sequence[Solution], tol: float) -> Solution | None:
+    """Each scrambling from where its neighbours' solutions point; None where that does not settle."""
+    last = near[-1]
+    level = last.equations.log2_points - (last.excess_risk.error < tol / 4 and last.equations.log2_points > COARSE)
+    equations = replace(coarse, log2_points=level, scrambles=SCRAMBLES)
+    x = pack(last.rows)
+    if len(near) > 1:
+        x = x + np.clip(x - pack(near[-2].rows), -_TREND, _TREND)
+    slope = np.repeat(last.seed.slope[None], SCRAMBLES, axis=0)
+    found = equations.solve(x, _settled(tol), slope, most=12)
+    if not np.all(found.residual <= _settled(tol)):
+        return None
+    solution = _solution(equations, last.start, found, last.seed, tol)
+    if solution.status is Status.CONVERGED and solution.excess_risk.error > tol:
+        return refined(coarse, last.start, solution.seed, tol, level + 1)
+    return solution
+
+
+def _distinct(places: list[tuple[str, Seed]], residual: np.ndarray) -> list[tuple[str, Seed]]:
+    """Both starts where they end apart at points that the iteration holds; otherwise one of them."""
+    (_, low), (_, high) = places
+    converged = residual <= 100 * _SETTLED
+    if not np.all(converged):
+        return [places[int(np.argmin(residual))]]
+    if np.max(np.abs(low.x - high.x)) < _APART:
+        return places[:1]
+    held = [np.max(np.linalg.eigvals(place.slope).real) < 1.0 for _, place in places]
+    return [place for place, stays in zip(places, held, strict=True) if stays] or places
+
+
+def refined(
+    coarse: Equations, name: str, place: Seed, tol: float, level: int | None = None, progress: Progress = silent
+) -> Solution:
+    """Raise the number of points until the excess risk is known to `tol`, or the budget ends."""
+    cheap = isinstance(coarse.model.activation, Linear) or (
+        isinstance(coarse.model.activation, Softmax) and coarse.task.longest <= 2
+    )
+    last, level = _CHEAP if cheap else _DEAR, level or COARSE
+    while True:
+        equations = replace(coarse, log2_points=level, scrambles=SCRAMBLES)
+        solution = _at_level(equations, name, place, tol)
+        error = solution.excess_risk.error
+        if solution.status not in (Status.CONVERGED, Status.MAX_STEPS) or error <= tol or level >= last:
+            break
+        more = math.ceil(math.log2(error / tol) / _RATE) if math.isfinite(error) else 1
+        level, place = min(last, level + max(1, more)), solution.seed
+        progress(0.2 + 0.6 * level / last)
+    if solution.status is Status.CONVERGED and not error <= tol:
+        return replace(solution, status=Status.NOISE_LIMITED)
+    return solution
+
+
+def _at_level(equations: Equations, name: str, place: Seed, tol: float) -> Solution:
+    """Every scrambling's own fixed point; their mean and scatter."""
+    rows = np.repeat(place.x[None], equations.scrambles, axis=0)
+    slopes = np.repeat(place.slope[None], equations.scrambles, axis=0)
+    settled = _settled(tol)
+    found = equations.solve(rows, settled, slopes, most=12)
+    if not _quiet(found, settled):
+        found = equations.solve(found.x, settled, slopes, most=30)
+    if not _quiet(found, settled):  # the slope may belong elsewhere: damped, without it
+        found = equations.solve(found.x, settled, most=60)
+    return _solution(equations, name, found, place, tol)
+
+
+def _settled(tol: float) -> float:
+    """The size of a step that counts as none: far below what moves the risk by `tol`."""
+    return min(_SETTLED, tol / 300)
+
+
+def _solution(equations: Equations, name: str, found: FixedPoints, place: Seed, tol: float) -> Solution:
+    order = unpack(found.x)
+    means = equations.means(order)
+    hat, energy = equations.conjugates(means), equations.energy(order, means)
+    centre = Order(*(float(np.mean(x)) for x in order))
+    excess = excess_risk(equations, order, centre)
+    finite = bool(np.all(np.isfinite(found.x)) and math.isfinite(excess.value))
+    status = Status.CONVERGED if _quiet(found, _settled(tol)) else Status.MAX_STEPS
+    if not finite:
+        status = Status.DIVERGED
+    elif max(math.log(centre.V_k), math.log(centre.V_v)) > _HELD:
+        status = Status.UNBOUNDED
+    return Solution(
+        name,
+        equations,
+        order,
+        centre,
+        Order(*(_estimate(x).error for x in order)),
+        Conjugate(*(float(np.mean(x)) for x in hat)),
+        Conjugate(*(_estimate(x).error for x in hat)),
+        excess,
+        _estimate(means.residual_sq),
+        _estimate(energy),
+        float(np.max(found.residual)),
+        status,
+        Seed(pack(centre) if finite else place.x, place.slope),
+    )
+
+
+def _quiet(found: FixedPoints, settled: float) -> bool:
+    """Is what the iteration still moves far below what the scramblings differ by?"""
+    scatter = np.max(np.std(found.x, axis=0, ddof=1))
+    return bool(np.all(found.residual <= max(settled, _QUIET * scatter)))
+
+
+def _estimate(rows: np.ndarray) -> Estimate:
+    """Mean over scramblings and three of its standard errors."""
+    return Estimate(float(np.mean(rows)), 3 * float(np.std(rows, ddof=1)) / math.sqrt(len(rows)))
+
+
+def excess_risk(equations: Equations, rows: Order, centre: Order) -> Estimate:
+    """eq:ridge-test. The population risk at the mean overlaps; its error from the rows, to first order."""
+    if not all(math.isfinite(x) for x in centre):
+        return Estimate(math.nan, math.inf)
+    form = functools.partial(_value_form, equations.task, equations.model)
+    here, noise = form(centre.m_k, centre.q_k)
+    # derivatives along k* with the part of k beyond it held, and along the square of that part
+    rest = centre.q_k - centre.m_k**2
+    h = 1e-3 * math.sqrt(centre.q_k)
+    by_m = (form(centre.m_k + h, (centre.m_k + h) ** 2 + rest)[0] - here) / h
+    by_rest = (form(centre.m_k, centre.q_k + 0.01 * rest)[0] - here) / (0.01 * rest)
+    mine = np.array([-2 * centre.m_v, centre.q_v])
+    values = -2 * here[0] * rows.m_v + here[1] * rows.q_v
+    values = values + (mine @ by_m) * (rows.m_k - centre.m_k)
+    values = values + (mine @ by_rest) * (rows.q_k - rows.m_k**2 - rest)
+    value = equations.task.label_var + float(mine @ here)
+    return Estimate(value, _estimate(values).error + float(np.abs(mine) @ noise))
+
+
+def _value_form(
+    task: SingleLocation, model: KeyValueAttention, key: float, key_sq: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """(A, B) of eq:value-form and their errors: by tables, or sampled where there are none."""
+    if model.activation.form != "general":
+        with contextlib.suppress(TooSteep):
+            return np.array(Risk(task, model).value_form({}, key, key_sq, 1.0)), np.zeros(2)
+    c = elementwise.constants(task, model)
+    found = sampled_moments.scrambles(task, type(model.activation), c, key, key_sq, 11, _SAMPLED)
+    forms = np.array([field_moments.on_manifold(task.label_var, moments) for moments in found])
+    return forms.mean(axis=0), 3 * forms.std(axis=0, ddof=1) / math.sqrt(_SAMPLED)
