@@ -40,12 +40,13 @@ class Sample(NamedTuple):
 
 
 class Minima(NamedTuple):
-    """The scores at the minimum, those of the next best minimum that was found (or the same), and the gap between
-    their envelopes, infinite where there is one minimum only."""
+    """The scores at the minimum, those of the next best minimum that was found (or the same), the gap between their
+    envelopes, infinite where there is one minimum only, and how far the minimum may be: the slope left times V_k."""
 
     scores: Any
     rival: Any
     gap: Any
+    left: Any
 
 
 class Reply(NamedTuple):
@@ -153,7 +154,7 @@ def pair_scores(channel: Channel, sample: Sample) -> Minima:
         before, here = here, after
 
     def step(_: Any, state: Any) -> Any:
-        t, value, slope, bend, best, reach = state
+        t, value, slope, bend, reach = state
         # a step that rose is taken back and tried shorter
         move = jnp.where(bend > 0, -slope / bend, -slope * 2 * V_k)
         new = t + jnp.clip(move, -reach, reach)
@@ -161,12 +162,12 @@ def pair_scores(channel: Channel, sample: Sample) -> Minima:
         lower = new_value <= value
         reach = jnp.where(lower, jnp.minimum(2 * reach, 2.0), jnp.minimum(reach, jnp.abs(new - t)) / 4)
         keep = functools.partial(jnp.where, lower)
-        return keep(new, t), keep(new_value, value), keep(new_slope, slope), keep(new_bend, bend), best, reach
+        return keep(new, t), keep(new_value, value), keep(new_slope, slope), keep(new_bend, bend), reach
 
     starts = jnp.stack([t1, t2, t0])
     value, slope, bend = slopes(starts)
-    state = (starts, value, slope, bend, value, jnp.full_like(starts, 1.0))
-    t, value, _, _, _, _ = jax.lax.fori_loop(0, _PAIR_STEPS, step, state)
+    state = (starts, value, slope, bend, jnp.full_like(starts, 1.0))
+    t, value, slope, _, _ = jax.lax.fori_loop(0, _PAIR_STEPS, step, state)
     order = jnp.argmin(value, axis=0)
     best, lowest = jnp.take_along_axis(t, order[None], axis=0)[0], jnp.min(value, axis=0)
     apart = jnp.abs(t - best) > _DISTINCT * (1 + jnp.abs(best))
@@ -176,7 +177,8 @@ def pair_scores(channel: Channel, sample: Sample) -> Minima:
     rival = jnp.where(jnp.isfinite(gap), rival, best)
     centre = (sample.w_chi[0] + sample.w_chi[1]) / 2
     scores, other = (jnp.stack([centre + x / 2, centre - x / 2]) for x in (best, rival))
-    return Minima(scores, other, gap)
+    left = V_k * jnp.abs(jnp.take_along_axis(slope, order[None], axis=0)[0])
+    return Minima(scores, other, gap, left)
 
 
 # --- any activation: Newton's method from several starts ----------------------------------------
@@ -214,7 +216,8 @@ def search(activation: type[Activation], channel: Channel, sample: Sample, start
     leaders = _two_lowest(rough, value)
     fine, value = jax.lax.map(lambda x: descend(x, _AFTER * patience), jnp.stack(leaders[:2]))
     best, rival, gap = _two_lowest(fine, value)
-    return Minima(best, rival, gap)
+    slope = curvature(activation, channel, sample, best).slope
+    return Minima(best, rival, gap, channel.V_k * jnp.max(jnp.abs(slope), axis=0))
 
 
 def _two_lowest(points: Any, value: Any) -> tuple[Any, Any, Any]:
@@ -235,8 +238,8 @@ def _descent(activation: type[Activation], channel: Channel, sample: Sample) -> 
 
     def descend(start: Any, steps: int) -> tuple[Any, Any]:
         def newton(chi: Any) -> Any:
-            slope, bend = curvature(activation, channel, sample, chi)
-            return -_solve_positive(bend, slope)
+            shape = curvature(activation, channel, sample, chi)
+            return -_solve_positive(shape.bend, shape.slope)
 
         def height(chi: Any) -> Any:
             return reply(activation, channel, sample, chi).envelope
@@ -257,10 +260,19 @@ def _descent(activation: type[Activation], channel: Channel, sample: Sample) -> 
     return descend
 
 
-def curvature(activation: type[Activation], channel: Channel, sample: Sample, chi: Any) -> tuple[Any, Any]:
+class Curvature(NamedTuple):
+    """Gradient (tokens, n) and Hessian (tokens, tokens, n) of eq:proximal in the scores, and the Jacobian J (tokens,
+    tokens, n) of the weights, the derivative of weight l by score m at [l, m]."""
+
+    slope: Any
+    bend: Any
+    jacobian: Any
+
+
+def curvature(activation: type[Activation], channel: Channel, sample: Sample, chi: Any) -> Curvature:
     r"""eq:proximal-curvature. With $u(s) = \frac{(y - s\cdot w_z)^2}{2(1 + V_v|s|^2)}$: $\nabla u = -rz$ and $\nabla^2u
-    = \frac{pp^T}{1 + V_v|s|^2} - V_vr^2$, $p = w_z + 2V_vrs$; gradient (tokens, n) and Hessian (tokens, tokens, n) of
-    $h$ in the scores.
+    = \frac{pp^T}{1 + V_v|s|^2} - V_vr^2$, $p = w_z + 2V_vrs$, so that $\nabla^2h = J^T\nabla^2uJ -
+    r\sum_lz_l\nabla^2s_l + 1/V_k$.
     """
     at = reply(activation, channel, sample, chi)
     s, r, c = at.weights, at.residual, -at.residual * at.values
@@ -268,30 +280,52 @@ def curvature(activation: type[Activation], channel: Channel, sample: Sample, ch
     ones = jnp.eye(chi.shape[0])[:, :, None]
     if activation.form == "elementwise":
         first, second = _two_derivatives(lambda x: _weights(activation, channel.c, x), chi)
-        Jp, JJ, bend = first * p, first**2 * ones, ones * (c * second)
-        slope = first * c
+        J, Jp, Jc, JJ, bend = ones * first, first * p, first * c, first**2 * ones, ones * (c * second)
     elif issubclass(activation, KernelActivation):
         first, second = _two_derivatives(lambda x: activation.log_kernel(x, jnp), chi)
         e = s * (c - jnp.sum(s * c, axis=0))
-        slope, Jp = first * e, first * s * (p - jnp.sum(s * p, axis=0))
+        J = (ones * s - s[:, None] * s[None, :]) * first
+        Jc, Jp = first * e, first * s * (p - jnp.sum(s * p, axis=0))
         pairs = s[:, None] * s[None, :] * (jnp.sum(s**2, axis=0) - s[:, None] - s[None, :])
         JJ = first[:, None] * first[None, :] * (pairs + ones * s**2)
         bend = first[:, None] * first[None, :] * (ones * e - s[:, None] * e[None, :] - e[:, None] * s[None, :])
         bend = bend + ones * (second * e)
     else:
 
-        def turned(x: Any) -> Any:  # sum c s(x), whose second derivatives are those of the weights
-            return jnp.sum(jax.lax.stop_gradient(c) * _weights(activation, channel.c, x))
-
         def one(x: Any, c: Any) -> Any:
             J = jax.jacfwd(lambda t: activation.weights(t, channel.c))(x)
             return J, jax.hessian(lambda t: jnp.sum(c * activation.weights(t, channel.c)))(x)
 
-        slope = jax.grad(turned)(chi)
         J, bend = jax.vmap(one, in_axes=-1, out_axes=-1)(chi, c)
-        Jp, JJ = jnp.einsum("lmn,ln->mn", J, p), jnp.einsum("lin,ljn->ijn", J, J)
+        Jp, Jc = (jnp.einsum("lmn,ln->mn", J, x) for x in (p, c))
+        JJ = jnp.einsum("lin,ljn->ijn", J, J)
     bend = bend + Jp[:, None] * Jp[None, :] / stretch - channel.V_v * r**2 * JJ + ones / channel.V_k
-    return slope + at.g_k, bend
+    return Curvature(Jc + at.g_k, bend, J)
+
+
+class Response(NamedTuple):
+    """How the forces follow the fields: derivatives (tokens, tokens, n) of g_k by w_chi, of g_v by w_chi (that of g_k
+    by w_z is its transpose) and of g_v by w_z."""
+
+    kk: Any
+    vk: Any
+    vv: Any
+
+
+def response(activation: type[Activation], channel: Channel, sample: Sample, scores: Any) -> Response:
+    r"""eq:proximal-response. At a minimum $\partial\chi/\partial w_\chi = (V_k\nabla^2h)^{-1}$, so that $G_{kk} =
+    \frac1{V_k}\left[(V_k\nabla^2h)^{-1} - 1\right]$, $G_{vk} = K(V_k\nabla^2h)^{-1}$ with $K = \left(r -
+    \frac{sp^T}{1 + V_v|s|^2}\right)J$, and $G_{vv} = -\frac{ss^T}{1 + V_v|s|^2} + V_kKG_{vk}^T$.
+    """
+    at, shape = reply(activation, channel, sample, scores), curvature(activation, channel, sample, scores)
+    s, r, J = at.weights, at.residual, shape.jacobian
+    p, stretch = sample.w_z + 2 * channel.V_v * r * s, 1 + channel.V_v * jnp.sum(s**2, axis=0)
+    unit = jnp.broadcast_to(jnp.eye(len(s))[:, :, None], shape.bend.shape)
+    moved = jnp.stack([_solve_positive(shape.bend, e) for e in unit]) / channel.V_k
+    K = r * J - s[:, None] * jnp.einsum("ln,lmn->mn", p, J)[None, :] / stretch
+    vk = jnp.einsum("lin,imn->lmn", K, moved)
+    vv = channel.V_k * jnp.einsum("lin,min->lmn", K, vk) - s[:, None] * s[None, :] / stretch
+    return Response((moved - unit) / channel.V_k, vk, vv)
 
 
 def _two_derivatives(function: Callable[[Any], Any], x: Any) -> tuple[Any, Any]:
@@ -331,9 +365,9 @@ def proximal(activation: type[Activation], channel: Channel, sample: Sample) -> 
     alone = jnp.full_like(sample.y, jnp.inf)
     if issubclass(activation, Linear):
         scores = linear_scores(channel, sample)
-        return Minima(scores, scores, alone)
+        return Minima(scores, scores, alone, jnp.zeros_like(sample.y))
     if issubclass(activation, Softmax) and len(sample.w_chi) == 1:
-        return Minima(sample.w_chi, sample.w_chi, alone)
+        return Minima(sample.w_chi, sample.w_chi, alone, jnp.zeros_like(sample.y))
     if issubclass(activation, Softmax) and len(sample.w_chi) == 2:
         return pair_scores(channel, sample)
     return search(activation, channel, sample, starts_of(activation, channel.c, sample))

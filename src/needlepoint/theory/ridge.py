@@ -15,14 +15,16 @@ from needlepoint.learners import Ridge
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.predicting import Options
+from needlepoint.theory.ridge_equations import COARSE
 from needlepoint.theory.ridge_penalty import best_penalties
-from needlepoint.theory.ridge_solutions import TOLERANCE, Solution, solve
+from needlepoint.theory.ridge_solutions import TOLERANCE, Solution, is_cheap, solve
 from needlepoint.theory.ridge_stability import Stability, stability
 
-JUMPS = 0.2
-"""Jump weights beyond this are not trusted: training from different starts was seen to disagree there."""
+JUMPS = 0.15
+"""Jump weights that are surely beyond this are not trusted: training from different starts was seen to disagree."""
 
-_MOST_POINTS = 10  # log2 of the points a scrambling that stability is judged with
+_CLEAR = 0.7  # replicons below this need no second look
+_POINTS = 12  # log2 of the points a scrambling that stability is judged with; its means have heavy tails
 
 
 @rule("predict", SpikedSLR, KeyValueAttention, Ridge)
@@ -112,9 +114,15 @@ def prediction(
 
 
 def judge(solution: Solution) -> Stability:
-    """Stability at a solution, with at most 2**_MOST_POINTS points a scrambling."""
-    level = min(_MOST_POINTS, solution.equations.log2_points)
-    return stability(replace(solution.equations, log2_points=level), solution.rows)
+    """Stability at a solution, by few points where they leave no doubt."""
+    equations, judged = solution.equations, None
+    levels = (COARSE, _POINTS) if is_cheap(equations.task, equations.model) else (min(_POINTS, equations.log2_points),)
+    for level in levels:
+        judged = stability(replace(equations, log2_points=level), solution.rows)
+        if judged.replicon + 5 * judged.replicon_error < _CLEAR and judged.rivals == 0:
+            break
+    assert judged is not None
+    return judged
 
 
 def conjugates(solution: Solution) -> dict[str, float]:

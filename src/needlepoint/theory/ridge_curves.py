@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from needlepoint.core.dispatch import rule
+from needlepoint.core.lowering import lower
 from needlepoint.core.results import Prediction
 from needlepoint.learners import Ridge
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
-from needlepoint.theory.curves import Curves, Solver
+from needlepoint.theory.curves import Curves, Question, Solver
 from needlepoint.theory.predicting import Options
 from needlepoint.theory.ridge import prediction, require_ridge
 from needlepoint.theory.ridge_solutions import TOLERANCE, Solution, solve
+
+_MEMORY = 4  # points that the next one is foretold from
+_SMALL = 1e-3
 
 
 @rule("predict_curves", SpikedSLR, KeyValueAttention, Ridge)
@@ -24,8 +32,9 @@ def _solve(curves: Curves, options: Options) -> list[list[Prediction]]:
     total, done, answers = sum(map(len, curves)), 0, []
     for curve in curves:
         row: list[Prediction] = []
-        near: list[Solution] = []
-        for task, model, learner in curve:
+        known: list[tuple[float, Solution]] = []
+        places = _places(curve)
+        for place, (task, model, learner) in zip(places, curve, strict=True):
             assert isinstance(task, SingleLocation)
             assert isinstance(model, KeyValueAttention)
             assert isinstance(learner, Ridge)
@@ -38,12 +47,19 @@ def _solve(curves: Curves, options: Options) -> list[list[Prediction]]:
                 start=learner.start,
                 tol=options.tol or TOLERANCE,
                 seed=options.seed,
-                near=near[-2:],
+                near={place - t: solution for t, solution in known[-_MEMORY:]},
             )
             row.append(prediction(task, model, learner, learner, options, found))
             # two branches: the next point is sought again, so that none is missed
-            near = [*near, found[0]] if len(found) == 1 and row[-1].status.finished else []
+            known = [*known, (place, found[0])] if len(found) == 1 and row[-1].status.finished else []
             done += 1
             options.progress(done / total)
         answers.append(row)
     return answers
+
+
+def _places(curve: Sequence[Question]) -> list[float]:
+    """How far along the curve each question is, in the logarithms of its numbers."""
+    numbers = np.array([[x for part in q if part is not None for x in lower(part)[1].values()] for q in curve])
+    logs = np.log(np.abs(numbers) + _SMALL)
+    return np.concatenate([[0.0], np.cumsum(np.abs(np.diff(logs, axis=0)).sum(axis=1) + _SMALL)]).tolist()

@@ -59,7 +59,7 @@ class Equations:
         for p, base in self.bases:
             if self.scrambles == 1 and order.m_k.size > 1:
                 base = Base(*(np.repeat(x, order.m_k.size, axis=0) for x in base))
-            found.append((p, base, settled(*self.kinds, *self.numbers, order, base)[0]))
+            found.append((p, base, settled(*self.kinds, *self.numbers, order, base)))
         return found
 
     def means(self, order: Order, samples: list[tuple[float, Base, Minima]] | None = None) -> Means:
@@ -87,7 +87,19 @@ class Equations:
         r"""eq:ridge-equations. $V = \frac1{r + \hat V}$, $m = \hat mV$, $q = (\hat m^2 + \hat q)V^2$ for the key and
         for the value, in the coordinates $m$, $\log(q - m^2)$, $\log V$: (rows, 6).
         """
-        return self.updated(self.conjugates(self.means(unpack(x))))
+        self.known[:] = [(x.copy(), self.means(unpack(x)))]
+        return self.updated(self.conjugates(self.known[0][1]))
+
+    @functools.cached_property
+    def known(self) -> list[tuple[np.ndarray, Means]]:
+        """The means at the last point of the map, which is often the one that is asked for next."""
+        return []
+
+    def means_at(self, x: np.ndarray) -> Means:
+        """The means at coordinates (rows, 6)."""
+        if self.known and np.array_equal(self.known[0][0], x):
+            return self.known[0][1]
+        return self.means(unpack(x))
 
     def updated(self, hat: Conjugate) -> np.ndarray:
         columns: list[Any] = []

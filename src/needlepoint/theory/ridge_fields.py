@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import linalg, special
 
-from needlepoint.channels.proximal import Channel, Minima, Reply, Sample, curvature, patient, proximal, reply
+from needlepoint.channels.proximal import Channel, Minima, Reply, Sample, patient, proximal, reply
 from needlepoint.models.activations import Activation, Linear, Softmax
 from needlepoint.numerics.gaussian import sobol_normals
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 
-_STEEP = 1e-6  # slope times V_k, the distance to a minimum, above which a sample is solved again
+_FAR = 1e-6  # distance to a minimum above which a sample is solved again
 
 SOFTENING = 0.03
 """Minima of a sample whose envelopes differ by this share of the mean envelope are averaged, so that the means are
@@ -158,26 +158,25 @@ def place(law: dict[str, Any], base: Base) -> tuple[Any, Any]:
 
 def settled(
     task_type: type[SingleLocation], activation: type[Activation], law: Any, c: Any, order: Order, base: Base
-) -> tuple[Minima, int]:
-    """The proximal map of every sample, the slow ones solved again by themselves, and how many stayed unsolved."""
-    found, slope = _minima(task_type, activation, law, c, order, base)
-    late = np.nonzero(np.asarray(slope) > _STEEP)
-    if not late[0].size:
-        return found, 0
-    size = 1 << max(6, int(late[0].size - 1).bit_length())  # few sizes, few compilations
+) -> Minima:
+    """The proximal map of every sample, the slow ones solved again by themselves."""
+    found = _minima(task_type, activation, law, c, order, base)
+    late = np.nonzero(np.asarray(found.left) > _FAR)
+    count = late[0].size
+    if not count:
+        return found
+    size = 1 << max(6, int(count - 1).bit_length())  # few sizes, few compilations
     rows, columns = (np.resize(index, size) for index in late)
     sample = _fields_of_all(task_type, law, order, base)
     picked = Sample(*(jnp.moveaxis(x[rows, ..., columns], 0, -1) for x in sample))
-    channel = Channel(c, order.V_k[rows], order.V_v[rows])
-    again = patient(activation, channel, picked)
-    left = np.max(np.abs(np.asarray(curvature(activation, channel, picked, again.scores)[0])), axis=0)
+    again = patient(activation, Channel(c, order.V_k[rows], order.V_v[rows]), picked)
     at = (late[0], slice(None), late[1])
-    count = late[0].size
-    scores = jnp.asarray(found.scores).at[at].set(again.scores[:, :count].T)
-    rival = jnp.asarray(found.rival).at[at].set(again.rival[:, :count].T)
-    gap = jnp.asarray(found.gap).at[late].set(again.gap[:count])
-    unsolved = np.sum(left[:count] * np.asarray(channel.V_k)[:count] > _STEEP)
-    return Minima(scores, rival, gap), int(unsolved)
+    return Minima(
+        found.scores.at[at].set(again.scores[:, :count].T),
+        found.rival.at[at].set(again.rival[:, :count].T),
+        found.gap.at[late].set(again.gap[:count]),
+        found.left.at[late].set(again.left[:count]),
+    )
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -188,14 +187,9 @@ def _fields_of_all(task_type: type[SingleLocation], law: Any, order: Order, base
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _minima(
     task_type: type[SingleLocation], activation: type[Activation], law: Any, c: Any, order: Order, base: Base
-) -> tuple[Minima, Any]:
-    """The proximal map of every sample, and the size of the slope that is left there."""
-
-    def one(order: Order, base: Base) -> tuple[Minima, Any]:
-        channel, sample = Channel(c, order.V_k, order.V_v), fields(task_type, law, order, base)
-        found = proximal(activation, channel, sample)
-        slope, _ = curvature(activation, channel, sample, found.scores)
-        return found, jnp.max(jnp.abs(slope), axis=0) * order.V_k
+) -> Minima:
+    def one(order: Order, base: Base) -> Minima:
+        return proximal(activation, Channel(c, order.V_k, order.V_v), fields(task_type, law, order, base))
 
     return jax.vmap(one)(order, base)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -31,8 +32,8 @@ TOLERANCE = 3e-3
 _STARTS = {"uninformed": UNINFORMED, "informed": INFORMED}
 _CHEAP, _DEAR = 16, 13  # log2 of the most points a scrambling: one-dimensional proximal maps, and the others
 _SETTLED = 1e-5  # largest step that counts as none
-_QUIET = 0.1  # or this share of the scatter of the scramblings
-_TREND = 0.2  # longest step that a curve's trend foretells
+_QUIET, _CALM = 0.1, 0.03  # or this share of the scatter of the scramblings; what is aimed at where it is known
+_TREND = 0.3  # longest step that a curve's trend foretells
 _APART = 0.05  # coordinates that differ by more are two branches
 _HELD = 20.0  # log V beyond which nothing holds the weight
 _SAMPLED = 16  # scramblings of a user's activation
@@ -74,13 +75,13 @@ def solve(
     start: str = "both",
     tol: float = TOLERANCE,
     seed: int = 0,
-    near: Sequence[Solution] = (),
+    near: Mapping[float, Solution] = MappingProxyType({}),
     progress: Progress = silent,
 ) -> list[Solution]:
     """The branches that the starts lead to, the one of lowest energy first.
 
-    `near` are solutions at neighbouring parameters, the nearest last, from which this one is continued instead of
-    being sought.
+    `near` are solutions at neighbouring parameters, the nearest last, by their distance from these parameters: this
+    one is continued from them instead of being sought.
     """
     coarse = Equations(task, model, alpha, penalties, COARSE, 1, seed)
     if near:
@@ -97,17 +98,21 @@ def solve(
     return sorted(solutions, key=lambda s: (not math.isfinite(s.energy.value), s.energy.value))
 
 
-def _continued(coarse: Equations, near: Sequence[Solution], tol: float) -> Solution | None:
+def _continued(coarse: Equations, near: Mapping[float, Solution], tol: float) -> Solution | None:
     """Each scrambling from where its neighbours' solutions point; None where that does not settle."""
-    last = near[-1]
+    last = list(near.values())[-1]
     level = last.equations.log2_points - (last.excess_risk.error < tol / 4 and last.equations.log2_points > COARSE)
     equations = replace(coarse, log2_points=level, scrambles=SCRAMBLES)
-    x = pack(last.rows)
-    if len(near) > 1:
-        x = x + np.clip(x - pack(near[-2].rows), -_TREND, _TREND)
+    # the polynomial through the neighbours with the same points, read off at distance 0
+    alike = {t: s for t, s in near.items() if s.equations.log2_points == last.equations.log2_points}
+    x, trend = pack(last.rows), 0.0
+    for t, solution in alike.items():
+        trend = trend + pack(solution.rows) * math.prod(other / (other - t) for other in alike if other != t)
+    x = x + np.clip(trend - x, -_TREND, _TREND)
     slope = np.repeat(last.seed.slope[None], SCRAMBLES, axis=0)
-    found = equations.solve(x, _settled(tol), slope, most=12)
-    if not np.all(found.residual <= _settled(tol)):
+    settled = max(_settled(tol), _CALM * float(np.max(np.std(pack(last.rows), axis=0))))
+    found = equations.solve(x, settled, slope, most=12)
+    if not np.all(found.residual <= settled):
         return None
     solution = _solution(equations, last.start, found, last.seed, tol)
     if solution.status is Status.CONVERGED and solution.excess_risk.error > tol:
@@ -131,10 +136,7 @@ def refined(
     coarse: Equations, name: str, place: Seed, tol: float, level: int | None = None, progress: Progress = silent
 ) -> Solution:
     """Raise the number of points until the excess risk is known to `tol`, or the budget ends."""
-    cheap = isinstance(coarse.model.activation, Linear) or (
-        isinstance(coarse.model.activation, Softmax) and coarse.task.longest <= 2
-    )
-    last, level = _CHEAP if cheap else _DEAR, level or COARSE
+    last, level = _CHEAP if is_cheap(coarse.task, coarse.model) else _DEAR, level or COARSE
     while True:
         equations = replace(coarse, log2_points=level, scrambles=SCRAMBLES)
         solution = _at_level(equations, name, place, tol)
@@ -147,6 +149,12 @@ def refined(
     if solution.status is Status.CONVERGED and not error <= tol:
         return replace(solution, status=Status.NOISE_LIMITED)
     return solution
+
+
+def is_cheap(task: SingleLocation, model: KeyValueAttention) -> bool:
+    """Is the proximal map one-dimensional?"""
+    pair = isinstance(model.activation, Softmax) and task.longest <= 2
+    return pair or isinstance(model.activation, Linear)
 
 
 def _at_level(equations: Equations, name: str, place: Seed, tol: float) -> Solution:
@@ -169,7 +177,7 @@ def _settled(tol: float) -> float:
 
 def _solution(equations: Equations, name: str, found: FixedPoints, place: Seed, tol: float) -> Solution:
     order = unpack(found.x)
-    means = equations.means(order)
+    means = equations.means_at(found.x)
     hat, energy = equations.conjugates(means), equations.energy(order, means)
     centre = Order(*(float(np.mean(x)) for x in order))
     excess = excess_risk(equations, order, centre)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from needlepoint.channels.proximal import Channel, Minima, Sample, curvature, reply
+from needlepoint.channels.proximal import Channel, Minima, curvature, response
 from needlepoint.models.activations import Activation
 from needlepoint.tasks.single_location import SingleLocation, SpikedSLR
 from needlepoint.theory.ridge_equations import Equations, averaged
@@ -44,26 +44,6 @@ class Stability:
     matrix: np.ndarray
 
 
-def responses_of_one(activation: type[Activation], channel: Channel, sample: Sample, scores: Any) -> Any:
-    r"""eq:proximal-response. $G = -(1 + H\Sigma)^{-1}H$, $H = \nabla F\nabla F^T - r\nabla^2F$ with $F = \sigma(\chi)
-    \cdot z$ in $(\chi, z)$ and $\Sigma = \mathrm{diag}(V_k, V_v)$: how the forces follow the fields, (n, 2L, 2L).
-    """
-    at = reply(activation, channel, sample, scores)
-    length = len(scores)
-
-    def one(chi: Any, z: Any, r: Any) -> Any:
-        def output(x: Any) -> Any:
-            return jnp.sum(activation.weights(x[:length], channel.c) * x[length:])
-
-        x = jnp.concatenate([chi, z])
-        slope = jax.grad(output)(x)
-        H = slope[:, None] * slope[None, :] - r * jax.hessian(output)(x)
-        sigma = jnp.concatenate([jnp.full(length, channel.V_k), jnp.full(length, channel.V_v)])
-        return -jnp.linalg.solve(jnp.eye(2 * length) + H * sigma[None, :], H)
-
-    return jax.vmap(one, in_axes=(-1, -1, -1))(scores, at.values, at.residual)
-
-
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _responses(
     task_type: type[SingleLocation],
@@ -77,23 +57,22 @@ def _responses(
     def one(order: Order, base: Base, found: Minima) -> Responses:
         sample, channel = fields(task_type, law, order, base), Channel(c, order.V_k, order.V_v)
         weight = jnp.ones_like(base.label) if issubclass(task_type, SpikedSLR) else place(law, base)[1]
-        G = responses_of_one(activation, channel, sample, found.scores)
-        k = len(found.scores)
+        G = response(activation, channel, sample, found.scores)
 
         def mean(x: Any) -> Any:
             return jnp.mean(weight * x)
 
         def square(block: Any) -> Any:
-            return mean(jnp.sum(block**2, axis=(1, 2)))
+            return mean(jnp.sum(block**2, axis=(0, 1)))
 
-        slope, _ = curvature(activation, channel, sample, found.rival)
+        slope = curvature(activation, channel, sample, found.rival).slope
         rivals = jnp.isfinite(found.gap) & (jnp.max(jnp.abs(slope), axis=0) * order.V_k < _FLAT)
         return Responses(
-            square(G[:, :k, :k]),
-            square(G[:, :k, k:]),
-            square(G[:, k:, k:]),
-            -mean(jnp.trace(G[:, :k, :k], axis1=1, axis2=2)),
-            -mean(jnp.trace(G[:, k:, k:], axis1=1, axis2=2)),
+            square(G.kk),
+            square(G.vk),
+            square(G.vv),
+            -mean(jnp.trace(G.kk)),
+            -mean(jnp.trace(G.vv)),
             mean(rivals),
         )
 

@@ -1,0 +1,186 @@
+"""A training set of attention, its ridge objective and the objective's derivatives."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.lowering import lower
+from needlepoint.models.activations import Activation
+from needlepoint.simulation.bayes_amp import Data
+from needlepoint.tasks.single_location import SingleLocation
+
+LARGEST = 4e8  # numbers in a data set (3.2 GB)
+_DRAWN = 256  # sequences drawn at once: one compilation for every n, and small copies
+_DRAWN_NUMBERS = 4_000_000  # of these at most so many (32 MB) where a sequence has fewer
+_CACHED = 2**18  # numbers of a block that is multiplied by k and by v while it is in the cache
+_PADDED = 8192  # sequences whose small derivatives are taken at once; fewer are padded to a power of two
+_TOLERANCE = 1e-6
+
+
+class Minimum(NamedTuple):
+    """Where training ended: weights (2, d), k above v, their energy, whether the gradient vanished, and after how
+    many evaluations."""
+
+    weights: np.ndarray
+    energy: float
+    converged: bool
+    steps: int
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """eq:ridge on one data set. `weights` are (2, d), k above v; fields are (n, 2, length), X k above X v."""
+
+    activation: type[Activation]
+    constants: dict[str, float]
+    penalties: np.ndarray
+    data: list[Data]
+
+    @property
+    def d(self) -> int:
+        return self.data[0].x.shape[2]
+
+    @property
+    def n(self) -> int:
+        return sum(len(part.y) for part in self.data)
+
+    @property
+    def energy_at_zero(self) -> float:
+        """The objective of predicting 0, which energies are compared with."""
+        return sum(float(part.y @ part.y) for part in self.data) / (2 * self.d)
+
+    @property
+    def units(self) -> np.ndarray:
+        """(2, 1): what k and v are measured in, the inverse roots of their curvatures, about penalty + n/d."""
+        return 1 / np.sqrt(self.penalties + self.n / self.d)[:, None]
+
+    @property
+    def tolerance(self) -> float:
+        """A gradient, in `units`, below which the weights are a minimum. Half its square is about the energy that is
+        left, 1e-12 of that of predicting 0."""
+        return _TOLERANCE * float(np.sqrt(2 * self.energy_at_zero))
+
+    def minimum(self, weights: np.ndarray, steps: int) -> Minimum:
+        """These weights with their energy, and whether the gradient vanishes there."""
+        value, gradient = self.value_and_gradient(weights)
+        return Minimum(weights, value, bool(np.linalg.norm(self.units * gradient) <= self.tolerance), steps)
+
+    def penalty(self, weights: np.ndarray) -> float:
+        return 0.5 * float(self.penalties @ np.sum(weights**2, axis=1))
+
+    def value_and_gradient(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
+        r"""eq:ridge. $\frac1d\sum_i\frac12(y_i-f_i)^2+\frac{r_k}2|k|^2+\frac{r_v}2|v|^2$, and its gradient
+        $-\frac1d\sum_iX_i^\top g_i+(r_kk,r_vv)$ with $g_k=(y-f)\,J^\top z$, $g_v=(y-f)\,\sigma$.
+        """
+        value, gradient = self.penalty(weights), self.penalties[:, None] * weights
+        for part in self.data:
+            losses, slopes = self.local(_loss_and_slopes, part, forward(part.x, weights))
+            value += float(losses.sum()) / self.d
+            gradient += backward(part.x, slopes) / self.d
+        return value, gradient
+
+    def train_loss(self, weights: np.ndarray) -> float:
+        """Mean of (y - f(X))^2 over the training sequences."""
+        losses = (self.local(_loss_and_slopes, part, forward(part.x, weights))[0] for part in self.data)
+        return 2 * sum(float(found.sum()) for found in losses) / self.n
+
+    def local(self, function: Any, part: Data, fields: np.ndarray, *more: Any) -> list[np.ndarray]:
+        """function(activation, constants, fields, y, *more), arrays over the sequences of one length."""
+        n = len(part.y)
+        block = min(_PADDED, 1 << max(6, (n - 1).bit_length()))
+        found = []
+        for start in range(0, n, block):
+            y, inside = part.y[start : start + block], fields[start : start + block]
+            missing = block - len(y)  # padded, so that it compiles once a length and power of two
+            padded = np.pad(inside, ((0, missing), (0, 0), (0, 0))), np.pad(y, (0, missing))
+            out = function(self.activation, self.constants, *padded, *more)
+            found.append([np.asarray(array)[: len(y)] for array in out])
+        return [np.concatenate(arrays) for arrays in zip(*found, strict=True)]
+
+
+def draw_problem(
+    task: SingleLocation,
+    activation: Activation,
+    penalties: tuple[float, float],
+    n: int,
+    key: Any,
+    k_star: np.ndarray,
+    v_star: np.ndarray,
+) -> Problem:
+    """n sequences of the task, as many of each length as expected, rounded."""
+    shares = np.array([p for _, p in task.length_law])
+    ends = np.round(np.cumsum(shares) * n).astype(int)
+    counts = np.diff(np.concatenate([[0], ends]))
+    d, data = len(k_star), []
+    for (length, _), count in zip(task.length_law, counts, strict=True):
+        if not count:
+            continue
+        part = Data(np.empty((count, length, d)), np.empty(count))
+        block = max(1, min(_DRAWN, _DRAWN_NUMBERS // (length * d)))
+        for i, start in enumerate(range(0, count, block)):
+            here = jax.random.fold_in(jax.random.fold_in(key, length), i)
+            x, y = _draw(type(task), block, length, lower(task)[1], here, k_star, v_star)
+            for kept, new in zip(part, (x, y), strict=True):
+                kept[start : start + block] = np.asarray(new)[: count - start]
+        data.append(part)
+    return Problem(type(activation), lower(activation)[1], np.array(penalties), data)
+
+
+def check_size(task: SingleLocation, n: int, d: int) -> None:
+    """Refuse a data set that has no sequence or does not fit."""
+    mean_length = sum(length * p for length, p in task.length_law)
+    if n < 1 or n * mean_length * d > LARGEST:
+        raise InvalidParameter(
+            f"simulate(d={d}): {n} sequences of {mean_length:g} tokens are {n * mean_length * d:.3g} numbers; "
+            f"there must be at least one sequence and at most {LARGEST:.3g} numbers."
+        )
+
+
+def forward(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Fields (n, 2, length): X k and X v. Two products with a vector are faster than one with two columns."""
+    n, length, d = x.shape
+    fields = np.empty((n, 2, length))
+    for rows in _rows(x):
+        flat = x[rows].reshape(-1, d)
+        for a in (0, 1):
+            fields[rows, a] = (flat @ weights[a]).reshape(-1, length)
+    return fields
+
+
+def backward(x: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+    """(2, d): the sums over sequences of X^T slopes, for slopes (n, 2, length)."""
+    pulled = np.zeros((2, x.shape[2]))
+    for rows in _rows(x):
+        flat = x[rows].reshape(-1, x.shape[2])
+        for a in (0, 1):
+            pulled[a] += slopes[rows, a].ravel() @ flat
+    return pulled
+
+
+def _rows(x: np.ndarray) -> Iterator[slice]:
+    step = max(1, _CACHED // (x.shape[1] * x.shape[2]))
+    return (slice(i, i + step) for i in range(0, len(x), step))
+
+
+def local_loss(activation: type[Activation], constants: Any, fields: Any, y: Any) -> Any:
+    """Half the squared error of one sequence, from its fields (2, length)."""
+    return 0.5 * (y - jnp.sum(activation.weights(fields[0], constants) * fields[1])) ** 2
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _loss_and_slopes(activation: type[Activation], constants: Any, fields: Any, y: Any) -> Any:
+    one = functools.partial(local_loss, activation, constants)
+    return jax.vmap(jax.value_and_grad(one))(fields, y)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _draw(task: type[SingleLocation], n: int, length: int, law: Any, key: Any, k_star: Any, v_star: Any) -> Any:
+    return task.draw(key, k_star, v_star, n, length, law)[:2]
