@@ -1,7 +1,9 @@
 """Learners: what they accept, the sentence they refuse with, and which steps are recorded."""
 
 import itertools
+import math
 
+import numpy as np
 import pytest
 
 import needlepoint as ndl
@@ -21,6 +23,10 @@ def sgd(**changes):
     return ndl.OnlineSGD(**{"lr": 0.1, "steps": 10, "batch": 5, "start": UNIT, "d": 20, **changes})
 
 
+def flow(**changes):
+    return ndl.GradientFlow(**{"time": 3.0, "start": LONG, "record_every": 1.0, **changes})
+
+
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
@@ -36,7 +42,7 @@ def sgd(**changes):
         (lambda: descent(runs=3), r"ProjectedDescent\(runs=3\): a given start runs once each; give a tuple of starts"),
         (lambda: descent(start=LONG), r"start=...\): key_sq and value_sq must be 1"),
         (lambda: descent(start=(UNIT, LONG)), "key_sq and value_sq must be 1"),
-        (lambda: sgd(start=ndl.Overlaps(0.3, 0.2, value_sq=0.5)), r"OnlineSGD\(start=...\): key_sq and value_sq"),
+        (sgd(start=LONG).require_unit_starts, r"OnlineSGD\(start=...\): key_sq and value_sq must be 1"),
         (lambda: sgd(d=None), r"OnlineSGD\(d=None\): d is needed .*; d >= 6"),
         (lambda: sgd(d=5), "d must be .*6"),
         (lambda: descent(start=()), "empty"),
@@ -46,6 +52,13 @@ def sgd(**changes):
         (lambda: descent(schedule=-1e-4), "schedule must be"),
         (lambda: descent(record_every=0), "record_every must be"),
         (lambda: sgd(batch=0), "batch must be"),
+        (lambda: flow(time=0.0), r"GradientFlow\(time=0.0\): time must be > 0 and finite \(it is how long"),
+        (lambda: flow(time=-1.0), "time must be"),
+        (lambda: flow(time=math.inf), "time must be"),
+        (lambda: flow(record_every=0.0), "record_every must be"),
+        (lambda: flow(start=()), "empty"),
+        (lambda: flow(start="sphere"), "start must be one of Overlaps"),
+        (lambda: flow(record_every=1e-9).record_times(), "at most 10,000,000 records"),
         (lambda: ndl.Population("somewhere"), "within must be"),
         (lambda: ndl.BayesOptimal(alpha=0.0), "alpha must be"),
         (lambda: ndl.BayesOptimal(d=1), "d must be"),
@@ -62,6 +75,9 @@ def test_what_is_accepted():
     assert sgd(start="manifold", d=6, runs=2).batch == 5
     assert descent(runs=1).start == UNIT
     assert sgd(runs=30).runs == 30  # the noise differs from run to run
+    assert sgd(start=LONG).start == LONG  # with free norms; on spheres the rule refuses it
+    assert flow(start=[LONG, UNIT]).given == (LONG, UNIT)
+    assert flow(time=3) == flow()
     assert descent(start=[UNIT, UNIT]).start == (UNIT, UNIT)
     assert ndl.BayesOptimal() == ndl.BayesOptimal(alpha=None, d=None)
     assert ndl.Population() == ndl.Population(within="manifold")
@@ -71,7 +87,7 @@ def test_what_is_accepted():
 def test_starts_survive_json():
     from needlepoint.core.specs import from_json
 
-    for learner in (descent(), descent(start=(UNIT, UNIT)), descent(start="sphere", d=8, runs=2), sgd()):
+    for learner in (descent(), descent(start=(UNIT, UNIT)), descent(start="sphere", d=8, runs=2), sgd(), flow()):
         assert from_json(learner.to_json()) == learner
 
 
@@ -97,3 +113,16 @@ def test_record_steps_always_begin_at_zero_and_end_at_the_last():
             gaps = [b - a for a, b in itertools.pairwise(marks)]
             assert all(g == every for g in gaps[:-1])
             assert 1 <= gaps[-1] <= every
+
+
+@pytest.mark.parametrize(
+    ("time", "every", "times"),
+    [
+        (3.0, 1.0, [0, 1, 2, 3]),
+        (1.0, 0.4, [0, 0.4, 0.8, 1.0]),
+        (0.3, 0.1, [0, 0.1, 0.2, 0.3]),  # 0.3 / 0.1 is not 3 in floating point
+        (1.0, 5.0, [0, 1.0]),
+    ],
+)
+def test_record_times(time, every, times):
+    np.testing.assert_allclose(flow(time=time, record_every=every).record_times(), times, rtol=1e-15)

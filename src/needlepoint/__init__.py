@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from needlepoint.core.results import Trajectory as Trajectory
     from needlepoint.core.status import Status as Status
     from needlepoint.learners import BayesOptimal as BayesOptimal
+    from needlepoint.learners import GradientFlow as GradientFlow
     from needlepoint.learners import OnlineSGD as OnlineSGD
     from needlepoint.learners import Population as Population
     from needlepoint.learners import ProjectedDescent as ProjectedDescent
@@ -76,7 +77,7 @@ _HOMES = {
     "core.overlaps": ("Overlaps",),
     "core.results": ("Measurement", "Prediction", "Trajectory"),
     "core.status": ("Status",),
-    "learners": ("BayesOptimal", "OnlineSGD", "Population", "ProjectedDescent", "Ridge"),
+    "learners": ("BayesOptimal", "GradientFlow", "OnlineSGD", "Population", "ProjectedDescent", "Ridge"),
     "models.activations": ("Erf", "Linear", "Softmax", "Softplus"),
     "models.attention": ("KeyValueAttention", "LinearRegression"),
     "models.user_activations": ("activation",),

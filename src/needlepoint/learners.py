@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
+
+import numpy as np
 
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.overlaps import Overlaps
@@ -84,8 +87,8 @@ class Descent(Spec):
                 raise InvalidParameter(
                     f"{name}(runs={runs}): a given start runs once each; give a tuple of starts for more."
                 )
-            if not all(o.unit for o in self.given):
-                raise InvalidParameter(f"{name}(start=...): key_sq and value_sq must be 1 (projection to the sphere).")
+            if isinstance(self, ProjectedDescent):
+                self.require_unit_starts()
             return
         if d is None or runs is None:
             raise InvalidParameter(
@@ -95,6 +98,13 @@ class Descent(Spec):
             raise InvalidParameter(
                 f"{name}(d={d}): d must be >= {self.smallest_d[start]} for start={start!r} "
                 "(fewer dimensions have no such vectors)."
+            )
+
+    def require_unit_starts(self) -> None:
+        """What the rules on unit spheres ask of given starts."""
+        if not all(o.unit for o in self.given):
+            raise InvalidParameter(
+                f"{type(self).__name__}(start=...): key_sq and value_sq must be 1 (projection to the sphere)."
             )
 
 
@@ -116,7 +126,8 @@ class ProjectedDescent(Descent):
 
 @spec
 class OnlineSGD(Descent):
-    """Steps of `lr` on the mean of (y - f)^2 over a fresh batch, projected and normalised (eq:sgd).
+    """Steps of `lr` on the mean of (y - f)^2 over a fresh batch: projected and normalised for a model on unit
+    spheres (eq:sgd), as they are for one with free norms, whose limit is eq:location-sgd at eta = 2 d lr.
 
     The law of a step depends on d, so `d` is needed for every start; d >= 6.
     """
@@ -134,6 +145,34 @@ class OnlineSGD(Descent):
         if self.d is None:
             raise InvalidParameter("OnlineSGD(d=None): d is needed (the noise of a step depends on it); d >= 6.")
         super().check()
+
+
+@spec
+class GradientFlow(Spec):
+    """dk/dt = -grad_k R / 2 and dv/dt = -grad_v R / 2 up to `time`, with free norms (eq:location-flow).
+
+    `start` is an Overlaps or a tuple of them; the state is recorded at multiples of `record_every` and at the end.
+    """
+
+    family: ClassVar[str] = "learner"
+
+    time: float = real(lo=0.0, open_lo=True, largest=1e12, why="it is how long the flow runs")
+    start: Any = nested("overlaps", many=True)
+    record_every: float = real(lo=0.0, open_lo=True, why="it is the time between records")
+
+    @property
+    def given(self) -> tuple[Overlaps, ...]:
+        return self.start if isinstance(self.start, tuple) else (self.start,)
+
+    def record_times(self) -> np.ndarray:
+        """0, every, 2 every, ..., and always the end; a multiple within rounding of the end is the end."""
+        if self.time / self.record_every > MOST_RECORDS:
+            raise InvalidParameter(
+                f"time={self.time:g}, record_every={self.record_every:g}: at most {MOST_RECORDS:,} records are kept; "
+                "raise record_every."
+            )
+        before = math.ceil(self.time / self.record_every - 1e-9)
+        return np.append(self.record_every * np.arange(before), self.time)
 
 
 def record_steps(steps: int, every: int) -> list[int]:

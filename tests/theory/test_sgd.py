@@ -178,7 +178,7 @@ def test_what_sgd_needs():
     with pytest.raises(ndl.InvalidParameter, match="the two must agree"):
         ndl.simulate(ndl.SpikedSLR(2, 1.0), erf(0.5), learner, d=9, repeats=2)
     with pytest.raises(ndl.NoTheory, match="unit_norm"):
-        ndl.predict(ndl.SpikedSLR(2, 1.0), ndl.KeyValueAttention(ndl.Linear()), learner)
+        ndl.predict(ndl.SpikedSLR(2, 1.0), ndl.KeyValueAttention(ndl.Linear(), unit_norm=True), learner)
 
 
 @pytest.mark.slow

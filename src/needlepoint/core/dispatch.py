@@ -58,7 +58,8 @@ def _lineage(cls: type) -> list[type]:
 
 def _miss(verb: str, asked: tuple[type, type, type]) -> str:
     def closeness(key: Key) -> int:
-        return sum(a is b for a, b in zip(asked, key[1:], strict=True)) - 10 * (key[0] != verb)
+        # another task or model is nearer than another learner
+        return sum(w * (a is b) for w, a, b in zip((2, 2, 3), asked, key[1:], strict=True))
 
     # by name among the equally close, so that the sentence does not depend on what was imported first
     nearest = sorted((k for k in _RULES if k[0] == verb), key=lambda k: (-closeness(k), describe(k)))[:3]

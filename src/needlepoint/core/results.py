@@ -10,7 +10,7 @@ import numpy as np
 
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.jsonio import plain
-from needlepoint.core.overlaps import FIVE, OFF_MANIFOLD, Overlaps
+from needlepoint.core.overlaps import OFF_MANIFOLD, Overlaps
 from needlepoint.core.specs import Spec, spec_id
 from needlepoint.core.status import Status
 
@@ -26,8 +26,9 @@ def silent(_: float) -> None:
 class Trajectory:
     """Overlaps along a run: `overlaps[name]` and `excess_risk` are arrays of runs x records.
 
-    The record at `steps[i]` is the state after that many steps. `scale[i]` is the activation scale
-    of the last step taken (of the first step at record 0), and `excess_risk` is evaluated at it.
+    The record at `steps[i]` is the state after that many steps, or at that time of a flow. `scale[i]` is the
+    activation scale of the last step taken (of the first step at record 0; 1 for activations without one), and
+    `excess_risk` is evaluated at it. Where the norms are free, key_sq and value_sq are among the overlaps.
     """
 
     steps: np.ndarray
@@ -47,7 +48,7 @@ class Trajectory:
 
     def end(self, run: int = 0) -> Overlaps:
         """The overlaps of one run at the last record."""
-        return Overlaps.from_five([self.overlaps[name][run, -1] for name in FIVE])
+        return Overlaps(**{name: float(x[run, -1]) for name, x in self.overlaps.items()})
 
     def shares(self) -> dict[str, int]:
         """How many runs ended on each branch."""
@@ -140,11 +141,15 @@ class Prediction(Result):
     stable: bool | None = None
     replicon: float | None = None
     residual: float | None = None
+    conjugates: Mapping[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
         asked = (self.task, self.model, self.learner)
         chosen = [repr(r) for r, a in zip(self.resolved or asked, asked, strict=True) if r != a]
-        return "\n".join([super().__str__(), *[f"  resolved      {text}" for text in chosen]])
+        lines = [super().__str__()]
+        if self.stable is not None:
+            lines.append(f"  stable        {'yes' if self.stable else 'no'} (replicon {self.replicon:.3g})")
+        return "\n".join([*lines, *[f"  resolved      {text}" for text in chosen]])
 
     __repr__ = __str__
 
@@ -157,6 +162,7 @@ class Prediction(Result):
             "stable": self.stable,
             "replicon": self.replicon,
             "residual": self.residual,
+            "conjugates": dict(self.conjugates),
         }
         return plain({**self._head(), **more})
 
@@ -183,6 +189,6 @@ def mean_estimate(samples: np.ndarray) -> Estimate:
     """Mean and standard error of independent repeats (one repeat has an infinite error)."""
     samples = np.asarray(samples, dtype=float)
     n = samples.size
-    with np.errstate(invalid="ignore"):  # an infinite sample has no spread
+    with np.errstate(invalid="ignore", over="ignore"):  # an infinite sample has no spread
         error = float(np.std(samples, ddof=1) / np.sqrt(n)) if n > 1 else float("inf")
     return Estimate(float(np.mean(samples)), error, "stderr")

@@ -34,6 +34,8 @@ SYMBOLS: tuple[Symbol, ...] = (
     Symbol("offset", "o", "constant added to erf", "real"),
     Symbol("alpha", r"\alpha", "samples over d (or over d squared: the learner says which)", "> 0"),
     Symbol("lam", r"r", "penalty on the weights, or the pair (r_k, r_v) of key and value", ">= 0"),
+    Symbol("time", "t", "how long a gradient flow runs", "> 0"),
+    Symbol("record_every", r"\delta t", "time between records of a flow, or steps between those of a descent", "> 0"),
     Symbol("lr", r"\ell", "step size of descent and SGD", "> 0", {_ERF: r"\alpha"}),
     Symbol("schedule", "h", "scale_t = scale / (1 + schedule t)", ">= 0"),
     Symbol("batch", "B", "sequences in a step of SGD", "whole, >= 1", {_ERF: "B"}),

@@ -11,6 +11,9 @@ from needlepoint.core.overlaps import FIVE, Overlaps, fix_gauge
 from needlepoint.core.results import Trajectory, stratified_estimate
 from needlepoint.core.status import Status
 
+SEVEN = (*FIVE, "key_sq", "value_sq")
+"""kappa, nu, theta, eta, rho, q_k, q_v: the order of the overlap vector where the norms are free."""
+
 
 def scale_at(scale: float, schedule: float, steps: Any) -> np.ndarray:
     """eq:schedule. The scale of the step that led to each record: $\\lambda_t = \\lambda/(1 + h t)$, t from 0."""
@@ -22,9 +25,10 @@ def scale_of_step(scale: Any, schedule: Any, t: Any) -> Any:
     return scale / (1.0 + schedule * t)
 
 
-def named(five: np.ndarray) -> dict[str, np.ndarray]:
-    """(5, runs, records) as named arrays of runs x records."""
-    return dict(zip(FIVE, np.asarray(five, dtype=float), strict=True))
+def named(paths: np.ndarray) -> dict[str, np.ndarray]:
+    """(5, runs, records) on unit spheres, (7, runs, records) with free norms, as named arrays of runs x records."""
+    names = SEVEN if len(paths) == len(SEVEN) else FIVE
+    return dict(zip(names, np.asarray(paths, dtype=float), strict=True))
 
 
 def summarise(
@@ -41,10 +45,9 @@ def summarise(
     if not finite.all():
         run = int(np.flatnonzero(~finite)[0])
         first = int(np.flatnonzero(~np.isfinite(trajectory.excess_risk[run]))[0])
-        note = (
-            f"{int((~finite).sum())} of {trajectory.runs} runs diverged; run {run} before step "
-            f"{int(trajectory.steps[first])}."
-        )
+        at = trajectory.steps[first]
+        when = f"step {at}" if np.issubdtype(trajectory.steps.dtype, np.integer) else f"time {at:.6g}"
+        note = f"{int((~finite).sum())} of {trajectory.runs} runs diverged; run {run} before {when}."
         nothing = {name: Estimate(np.nan, np.inf) for name in ("risk", "excess_risk")}
         return {"metrics": nothing, "status": Status.DIVERGED, "notes": (note,), "trajectory": trajectory}
     end = trajectory.excess_risk[:, -1]
@@ -55,7 +58,7 @@ def summarise(
         errors = {name: stratified_estimate(x, starts).error for name, x in overlaps.items()}
     else:
         excess = Estimate(float(np.mean(end)), numerical["excess_risk"])
-        errors = {name: numerical[name] for name in FIVE}
+        errors = {name: numerical[name] for name in overlaps}
     return {
         "metrics": {"risk": excess + noise_var, "excess_risk": excess},
         "status": Status.CONVERGED,

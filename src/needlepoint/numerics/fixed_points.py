@@ -10,6 +10,9 @@ import numpy as np
 Map = Callable[[np.ndarray], np.ndarray]
 """From (rows, k) to (rows, k); the rows are independent problems."""
 
+_STALLED = 4  # steps without shrinking that end a row
+_SHRINKS = 0.7
+
 
 class FixedPoints(NamedTuple):
     """`residual` (rows,) is the largest undamped step that the map still makes from `x` (rows, k)."""
@@ -29,26 +32,28 @@ def anderson(
     damping: float = 0.5,
     memory: int = 5,
     reach: float = 0.7,
+    enough: float = 0.0,
 ) -> FixedPoints:
     """Iterate x -> f(x) with Anderson's acceleration until every row's step is below `tol`.
 
     With `slope`, the Jacobian of f nearby (rows, k, k), steps are Newton's with it; without, damped. `reach` bounds a
-    step in each coordinate. Rows that do not converge are returned at the point with their smallest residual.
+    step in each coordinate. Rows whose step is below `enough` may end where it shrinks no more, as it does where the
+    map has small jumps. Rows that do not converge are returned at the point with their smallest residual.
     """
     rows, k = x.shape
     gain = np.linalg.inv(np.eye(k) - slope) if slope is not None else np.broadcast_to(np.eye(k), (rows, k, k))
     scale = 1.0 if slope is not None else damping
     points: list[np.ndarray] = []
     moves: list[np.ndarray] = []
-    best, least = x.copy(), np.full(rows, np.inf)
+    best, least, waited = x.copy(), np.full(rows, np.inf), np.zeros(rows)
     steps = 0
     while steps < most:
         steps += 1
         step = function(x) - x
         size = np.where(np.all(np.isfinite(step), axis=1), np.max(np.abs(step), axis=1), np.inf)
-        better = size < least
+        better, waited = size < least, np.where(size < _SHRINKS * least, 0, waited + 1)
         best[better], least[better] = x[better], size[better]
-        if np.all(least <= tol):
+        if np.all((least <= tol) | ((least <= enough) & (waited >= _STALLED))):
             break
         move = scale * np.einsum("rij,rj->ri", gain, np.nan_to_num(step, nan=0.0, posinf=0.0, neginf=0.0))
         points, moves = [*points[-memory:], x], [*moves[-memory:], move]

@@ -143,7 +143,9 @@ def trajectory_table(theory: Trajectory, training: Trajectory | None) -> tuple[l
             low, high = np.quantile(runs, [0.025, 0.975], axis=0)
             error = runs.std(axis=0, ddof=1) / np.sqrt(len(runs)) if len(runs) > 1 else np.full(runs.shape[1], np.inf)
             parts += [runs.mean(axis=0), low, high, error]
-        rows += [[source, int(s), float(l), *map(float, p)] for s, l, *p in zip(t.steps, t.scale, *parts, strict=True)]
+        rows += [
+            [source, s.item(), float(l), *map(float, p)] for s, l, *p in zip(t.steps, t.scale, *parts, strict=True)
+        ]
     return columns, rows
 
 

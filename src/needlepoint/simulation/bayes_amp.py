@@ -1,4 +1,4 @@
-"""Approximate message passing for the Bayes-optimal predictor of spiked single-location regression."""
+"""Approximate message passing for the Bayes-optimal predictor of single-location regression."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.results import Measurement, mean_estimate
 from needlepoint.core.status import Status
 from needlepoint.learners import BayesOptimal
-from needlepoint.models.activations import Softmax
-from needlepoint.simulation.risks import attention_errors, simulate_known_teachers
+from needlepoint.numerics.gaussian import lattice, trapezoid_rule
+from needlepoint.simulation.risks import simulate_known_teachers, sum_chunks
 from needlepoint.simulation.simulating import Options
 from needlepoint.simulation.vectors import frames
-from needlepoint.tasks.single_location import SpikedSLR
+from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 
 _LARGEST = 4e8  # numbers in a data set (3.2 GB)
+_CHUNK = 2_000_000  # numbers held at once besides the data
 _STEPS = 400
-_DAMPING = 0.5  # undamped, a mode off the invariant manifold grows at finite d
-_TOLERANCE = 1e-4  # of a step; below it runs at small alpha may circle
+_DAMPING = 0.5  # of weights, variances and scores; undamped, a mode off the invariant manifold grows at finite d
+_TOLERANCE = 1e-4  # of a step
 
 
 class Data(NamedTuple):
@@ -36,12 +37,31 @@ class Data(NamedTuple):
     y: np.ndarray
 
 
+class Posterior(NamedTuple):
+    """Means of k* and v*, the variance of a coordinate of k* (times d), and whether the iteration settled."""
+
+    k: np.ndarray
+    v: np.ndarray
+    key_var: float
+    settled: bool
+
+
+class Scores(NamedTuple):
+    """Of every token of a set of sequences: d log Z by its two fields; and what they add to the two precisions."""
+
+    g_k: np.ndarray
+    g_v: np.ndarray
+    precision_k: float
+    precision_v: float
+
+
 @rule("simulate", SpikedSLR, None, BayesOptimal)
-def simulate_bayes(task: SpikedSLR, model: None, learner: BayesOptimal, options: Options) -> Measurement:
+@rule("simulate", MaxSLR, None, BayesOptimal)
+def simulate_bayes(task: SingleLocation, model: None, learner: BayesOptimal, options: Options) -> Measurement:
     """AMP on fresh data a repeat, its risk on fresh test sequences; with alpha None the teachers are known."""
     if learner.alpha is None:
         return simulate_known_teachers(task, model, learner, options)
-    if task.relevant_std != 1.0:
+    if isinstance(task, SpikedSLR) and task.relevant_std != 1.0:
         raise NoTheory(f"no AMP for relevant_std={task.relevant_std:g}; relevant_std=1 has one.")
     if task.noise_var <= 0:
         raise InvalidParameter(f"{task!r}: BayesOptimal(alpha=...) needs noise > 0 (see predict).")
@@ -56,11 +76,10 @@ def simulate_bayes(task: SpikedSLR, model: None, learner: BayesOptimal, options:
     for repeat in range(options.repeats):
         k_star, v_star = frames(np.random.default_rng([options.seed, 5, repeat]), 1, options.d, 2)[0]
         key = jax.random.fold_in(jax.random.key(options.seed), repeat)
-        data = sample(task, key, k_star, v_star, n)
-        k, v, done = amp(task, learner.alpha, data)
-        unfinished += not done
-        weights = (k_star, v_star, math.sqrt(task.snr) * k, v)
-        means.append(attention_errors(task, Softmax, {}, jax.random.fold_in(key, 1 << 20), options.samples, *weights))
+        posterior = amp(task, learner.alpha, sample(task, key, k_star, v_star, n))
+        k, v = posterior.k, posterior.v
+        unfinished += not posterior.settled
+        means.append(_test_error(task, jax.random.fold_in(key, 1 << 20), options.samples, k_star, v_star, posterior))
         found.append([k @ k_star, v @ v_star, v @ k_star, k @ v_star, k @ v, k @ k, v @ v])
         options.progress((repeat + 1) / options.repeats)
     risk, overlaps = mean_estimate(np.array(means)), np.array(found)
@@ -82,7 +101,7 @@ def simulate_bayes(task: SpikedSLR, model: None, learner: BayesOptimal, options:
     )
 
 
-def sample(task: SpikedSLR, key: Any, k_star: np.ndarray, v_star: np.ndarray, n: int) -> list[Data]:
+def sample(task: SingleLocation, key: Any, k_star: np.ndarray, v_star: np.ndarray, n: int) -> list[Data]:
     """n sequences, by length; the numbers of each length are those expected, rounded."""
     shares = np.array([p for _, p in task.length_law])
     ends = np.round(np.cumsum(shares) * n).astype(int)
@@ -96,34 +115,122 @@ def sample(task: SpikedSLR, key: Any, k_star: np.ndarray, v_star: np.ndarray, n:
     return parts
 
 
-def amp(task: SpikedSLR, alpha: float, data: list[Data]) -> tuple[np.ndarray, np.ndarray, bool]:
-    r"""eq:bayes-amp. $w = Xk - V g$, $\Lambda = -\frac1d\sum\mathrm{div}\,g$, $k \leftarrow (X^Tg/d + \Lambda_kk)/
-    (1 + \alpha\mu + \Lambda_k)$ and the same for v without $\alpha\mu$, damped; posterior means of k* and v*.
+def amp(task: SingleLocation, alpha: float, data: list[Data]) -> Posterior:
+    r"""eq:bayes-amp. $w = Xk - V g$, $k \leftarrow V_k(X^Tg_k/d + \Lambda_kk)$ and the same for v, damped; posterior
+    means of k* and v*. $V = 1/(1 + \Lambda)$, for the key of the spiked task $1/(1 + \alpha\mu + \Lambda_k)$.
     """
     d = data[0].x.shape[2]
+    snr = task.snr  # pyright: ignore[reportAttributeAccessIssue]
+    shifted = alpha * snr if isinstance(task, SpikedSLR) else 0.0
     k, v, V_k, V_v = np.zeros(d), np.zeros(d), 1.0, 1.0
     old = [(np.zeros(part.x.shape[:2]), np.zeros(part.x.shape[:2])) for part in data]
     for step in range(_STEPS):
+        keep = _DAMPING if step else 0.0
         pull_k, pull_v, Lam_k, Lam_v, new = np.zeros(d), np.zeros(d), 0.0, 0.0, []
-        T = task.noise_var + V_v
+        place = PlaceNoise(snr, math.sqrt(V_k)) if isinstance(task, MaxSLR) else None
         for part, (g_k, g_v) in zip(data, old, strict=True):
             w_chi, w_z = part.x @ k - V_k * g_k, part.x @ v - V_v * g_v
+            T = task.noise_var + V_v
             residual = part.y[:, None] - w_z
-            pi = special.softmax(math.sqrt(task.snr) * w_chi - residual**2 / (2 * T), axis=1)
-            g_k, g_v = math.sqrt(task.snr) * pi, pi * residual / T
-            spread = pi * (1 - pi)
-            Lam_k -= task.snr * float(spread.sum()) / d
-            Lam_v -= float((spread * (residual / T) ** 2 - pi / T).sum()) / d
+            found = _max_scores(place, w_chi, residual, T) if place else _spiked_scores(snr, w_chi, residual, T)
+            g_k, g_v = keep * g_k + (1 - keep) * found.g_k, keep * g_v + (1 - keep) * found.g_v
             pull_k += np.tensordot(g_k, part.x, 2) / d
             pull_v += np.tensordot(g_v, part.x, 2) / d
+            Lam_k, Lam_v = Lam_k + found.precision_k / d, Lam_v + found.precision_v / d
             new.append((g_k, g_v))
         old = new
-        next_V_k, next_V_v = 1 / (1 + alpha * task.snr + Lam_k), 1 / (1 + max(Lam_v, 0.0))
-        next_k, next_v = next_V_k * (pull_k + Lam_k * k), next_V_v * (pull_v + max(Lam_v, 0.0) * v)
+        Lam_v = max(Lam_v, 0.0)
+        next_V_k, next_V_v = 1 / (1 + shifted + Lam_k), 1 / (1 + Lam_v)
+        next_k, next_v = next_V_k * (pull_k + Lam_k * k), next_V_v * (pull_v + Lam_v * v)
         moved = max(float(np.linalg.norm(next_k - k)), float(np.linalg.norm(next_v - v)))
-        keep = _DAMPING if step else 0.0
         k, v = keep * k + (1 - keep) * next_k, keep * v + (1 - keep) * next_v
         V_k, V_v = keep * V_k + (1 - keep) * next_V_k, keep * V_v + (1 - keep) * next_V_v
         if moved < _TOLERANCE:
-            return k, v, True
-    return k, v, False
+            return Posterior(k, v, V_k, True)
+    return Posterior(k, v, V_k, False)
+
+
+def _spiked_scores(snr: float, w_chi: np.ndarray, residual: np.ndarray, T: float) -> Scores:
+    """g_k = sqrt(mu) pi and g_v = pi residual / T; precisions are minus the divergences."""
+    pi = special.softmax(math.sqrt(snr) * w_chi - residual**2 / (2 * T), axis=1)
+    spread = pi * (1 - pi)
+    precision_v = -float((spread * (residual / T) ** 2 - pi / T).sum())
+    return Scores(math.sqrt(snr) * pi, pi * residual / T, -snr * float(spread.sum()), precision_v)
+
+
+def _max_scores(place: PlaceNoise, w_chi: np.ndarray, residual: np.ndarray, T: float) -> Scores:
+    r"""$g_{k,l} = \frac1Z\sum_mN_m\partial_l\bar P_m$ and g_v as on the spiked task. The precision of the key is
+    $\sum|g_k|^2$, which is minus the divergence in the mean at Bayes-optimal weights, and is never negative.
+    """
+    P, slope = place(w_chi)
+    log_N = -(residual**2) / (2 * T)
+    N = np.exp(log_N - log_N.max(axis=1, keepdims=True))
+    Z = np.sum(P * N, axis=1, keepdims=True)
+    pi, g_k = P * N / Z, (N[:, None, :] @ slope)[:, 0] / Z
+    precision_v = -float((pi * (1 - pi) * (residual / T) ** 2 - pi / T).sum())
+    return Scores(g_k, pi * residual / T, float((g_k**2).sum()), precision_v)
+
+
+class PlaceNoise:
+    r"""eq:max-channel. $\bar P_l(w) = E\prod_{j\ne l}F(w_l - w_j + U)$ and its slopes $\partial_j\bar P_l$, where
+    $U = sg + \Gamma/\mu$ has distribution F.
+    """
+
+    def __init__(self, snr: float, s: float) -> None:
+        soft = 0.0 if math.isinf(snr) else 1 / max(snr, 1e-100)
+        wide = max(s, soft)
+        self.t = lattice(-9.0 * s - 4.5 * soft, 9.0 * s + 30.0 * soft, 0.01 * wide)
+        if math.isinf(snr):
+            self.p = np.exp(-((self.t / s) ** 2) / 2) / (math.sqrt(2 * math.pi) * s)
+            self.F = special.ndtr(self.t / s)
+        elif snr * s < 1:
+            g, w = trapezoid_rule(64)
+            left = np.exp(np.minimum(snr * (s * g - self.t[:, None]), 700.0))
+            self.p, self.F = snr * (left * np.exp(-left)) @ w, np.exp(-left) @ w
+        else:  # the Gumbel variable, by the quantiles of a normal one
+            g, w = trapezoid_rule(96)
+            at = (self.t[:, None] + soft * np.log(-special.log_ndtr(g))) / s
+            self.p = np.exp(-(at**2) / 2) @ w / (math.sqrt(2 * math.pi) * s)
+            self.F = special.ndtr(at) @ w
+        every = 40
+        self.x, self.weight = self.t[::every], every * 0.01 * wide * self.p[::every]
+
+    def __call__(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """P (n, length) and slope[:, l, j] = d P_l / d w_j (n, length, length), in chunks."""
+        chunks = math.ceil(len(w) * w.shape[1] * max(1, w.shape[1] - 1) * len(self.x) / _CHUNK)
+        parts = [self._chunk(part) for part in np.array_split(w, max(1, min(chunks, len(w))))]
+        return np.concatenate([P for P, _ in parts]), np.concatenate([slope for _, slope in parts])
+
+    def _chunk(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        length = w.shape[1]
+        own = np.arange(length)
+        others = np.array([np.delete(own, place) for place in own])
+        at = (w[:, :, None] - w[:, others])[..., None] + self.x
+        F = np.maximum(np.interp(at, self.t, self.F, 0.0, 1.0), 1e-300)
+        hazard = np.interp(at, self.t, self.p, 0.0, 0.0) / F
+        share = np.prod(F, axis=2) * self.weight
+        slope = np.zeros((len(w), length, length))
+        slope[:, own[:, None], others] = -(hazard @ share[..., None])[..., 0]
+        slope[:, own, own] = -slope.sum(axis=2)
+        return np.maximum(share.sum(axis=2), 1e-300), slope
+
+
+def _test_error(
+    task: SingleLocation, key: Any, samples: int, k_star: np.ndarray, v_star: np.ndarray, posterior: Posterior
+) -> float:
+    """Mean squared error on fresh sequences of the value fields averaged over the posterior of the place."""
+    snr = task.snr  # pyright: ignore[reportAttributeAccessIssue]
+    noise = PlaceNoise(snr, math.sqrt(posterior.key_var)) if isinstance(task, MaxSLR) else None
+    mean = 0.0
+    for length, probability in task.length_law:
+
+        def errors(key: Any, n: int, length: int = length) -> np.ndarray:
+            teachers = jnp.asarray(k_star), jnp.asarray(v_star)
+            x, y, _ = (np.asarray(part) for part in task.sample(key, *teachers, n, length))
+            fields = x @ posterior.k
+            place = noise(fields)[0] if noise else special.softmax(math.sqrt(snr) * fields, axis=1)
+            return (y - np.sum(place * (x @ posterior.v), axis=1)) ** 2
+
+        total = sum_chunks(errors, key, (length, 0), samples, length * len(k_star), np.sum)
+        mean += probability * float(total) / samples
+    return mean

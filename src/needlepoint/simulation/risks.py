@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from needlepoint.core.dispatch import rule
-from needlepoint.core.errors import InvalidParameter, NoTheory
+from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.lowering import lower
 from needlepoint.core.results import Measurement, mean_estimate
 from needlepoint.core.specs import Spec
@@ -54,13 +54,8 @@ def simulate_attention(
     return _measurement(task, model, learner, options, means, overlaps=o)
 
 
-@rule("simulate", MaxSLR, None, BayesOptimal)
 def simulate_known_teachers(task: SingleLocation, model: None, learner: BayesOptimal, options: Options) -> Measurement:
     """The risk of the posterior mean with known teachers, from the vectors themselves."""
-    if learner.alpha is not None:
-        raise NoTheory(
-            f"no simulation of BayesOptimal(alpha={learner.alpha:g}) on {type(task).__name__}; alpha=None has one."
-        )
     teachers = frames(np.random.default_rng([options.seed, 5]), options.repeats, options.d, 2)
 
     def errors(key: Any, repeat: int, n: int, length: int) -> Any:

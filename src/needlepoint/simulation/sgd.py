@@ -1,4 +1,4 @@
-"""Online SGD with d-dimensional vectors and fresh sequences from the task's sampler."""
+"""Online SGD on unit spheres, with d-dimensional vectors and fresh sequences from the task's sampler."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from needlepoint.learners import OnlineSGD, record_steps
 from needlepoint.models.activations import Activation, Erf
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.simulation.descent import project, quadrature_nodes, trajectory_measurement
+from needlepoint.simulation.location_dynamics import simulate_free_sgd
 from needlepoint.simulation.simulating import Options
 from needlepoint.simulation.vectors import starting_vectors
 from needlepoint.tasks.single_location import SpikedSLR
@@ -26,9 +27,13 @@ from needlepoint.tasks.single_location import SpikedSLR
 
 @rule("simulate", SpikedSLR, KeyValueAttention, OnlineSGD)
 def simulate_sgd(task: SpikedSLR, model: KeyValueAttention, learner: OnlineSGD, options: Options) -> Measurement:
-    """eq:sgd. The gradient of the mean squared error of a batch of sequences, by automatic differentiation."""
+    """eq:sgd. The gradient of the mean squared error of a batch of sequences, by automatic differentiation. With free
+    norms eq:free-sgd."""
+    if not model.unit_norm:
+        return simulate_free_sgd(task, model, learner, options)
+    learner.require_unit_starts()
     activation = model.activation
-    if not isinstance(activation, Erf) or not model.unit_norm:
+    if not isinstance(activation, Erf):
         raise NoTheory(
             f"no simulation of OnlineSGD with {model!r}; the nearest is KeyValueAttention(Erf(...), unit_norm=True)."
         )

@@ -41,7 +41,8 @@ def simulate(
 
     Takes resolved specs only: constants that the library chooses are in `predict(...).resolved`. For
     Population(), `overlaps` says at which weights to measure. `samples` is the number of test sequences
-    a repeat. Descent from given starts runs each start `repeats` times, in fresh coordinates.
+    a repeat (of training sequences a length for GradientFlow). Descent from given starts runs each start
+    `repeats` times, in fresh coordinates.
     """
     for name, value, lowest in (("d", d, 2), ("repeats", repeats, 1), ("samples", samples, 1)):
         if not is_whole(value) or value < lowest:
@@ -70,5 +71,7 @@ def _load_rules() -> None:
     """Importing these modules fills the dispatch table."""
     import needlepoint.simulation.bayes_amp
     import needlepoint.simulation.descent
+    import needlepoint.simulation.location_dynamics
+    import needlepoint.simulation.ridge
     import needlepoint.simulation.risks
     import needlepoint.simulation.sgd  # noqa: F401

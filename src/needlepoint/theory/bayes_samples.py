@@ -1,4 +1,4 @@
-"""The Bayes-optimal predictor from finitely many samples of spiked single-location regression: state evolution."""
+"""The Bayes-optimal predictor from finitely many samples of single-location regression: state evolution."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.results import Prediction, Progress, silent
 from needlepoint.core.status import Status
 from needlepoint.learners import BayesOptimal
-from needlepoint.models.activations import Softmax
 from needlepoint.numerics.precision import float64
-from needlepoint.tasks.single_location import SpikedSLR
-from needlepoint.theory import kernel_moments
+from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
+from needlepoint.theory import bayes, max_posterior, spiked_posterior
 from needlepoint.theory.predicting import Options
-from needlepoint.theory.spiked_posterior import PosteriorMeans, posterior_means
+from needlepoint.theory.spiked_posterior import FieldMeans
 
 UNINFORMED, INFORMED = (1e-2, 1e-2), (1 - 1e-3, 1 - 1e-4)
 """Overlaps that the two branches start from."""
 
-SEARCH, FINAL = 2.0, 1.0
-"""Coarseness of the integrals while iterating, and of the check at the end."""
-
-_TOLERANCE = 1e-9
+TOLERANCE = 1e-9
 _MOST = 400  # iterations
-_NEAR = 1e-3  # size of a step from which Newton's method takes over
+_NEAR = 1e-2  # size of a step from which Newton's method takes over
+_LOWEST = -21.0  # of log(q / (1 - q))
 _APART = 1e-4  # overlaps that differ by more are two branches
+_FAR = 1000  # steps that Newton's method may go
+_CORRECTIONS = 8
+_ROUNDING = 1e-13
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,19 @@ class Branch:
     residual: float
     status: Status
 
+    def apart(self, other: Branch) -> bool:
+        """Whether this is another fixed point, beyond the errors of both."""
+        gaps = abs(self.key - other.key), abs(self.value - other.value)
+        noise = self.key_error + other.key_error, self.value_error + other.value_error
+        return any(gap > _APART + 2 * error for gap, error in zip(gaps, noise, strict=True))
+
 
 @rule("predict", SpikedSLR, None, BayesOptimal)
-def predict_bayes(task: SpikedSLR, model: None, learner: BayesOptimal, options: Options) -> Prediction:
+def predict_bayes(task: SingleLocation, model: None, learner: BayesOptimal, options: Options) -> Prediction:
     """The branch of larger free energy; where the other is the one that algorithms reach, a note says so."""
     if learner.alpha is None:
-        from needlepoint.theory.bayes import predict_known
-
-        return predict_known(task, model, learner, options)
-    found = bayes_branches(task, learner.alpha, tol=options.tol, progress=options.progress)
+        return bayes.predict_known(task, model, learner, options)
+    found = bayes_branches(task, learner.alpha, tol=options.tol, seed=options.seed, progress=options.progress)
     best = max(found, key=lambda branch: branch.free_energy)
     notes: tuple[str, ...] = ()
     if len(found) == 2 and best.start == "informed":
@@ -84,15 +88,25 @@ def predict_bayes(task: SpikedSLR, model: None, learner: BayesOptimal, options: 
 
 @float64
 def bayes_branches(
-    task: SpikedSLR, alpha: float, *, tol: float | None = None, progress: Progress = silent
+    task: SingleLocation, alpha: float, *, tol: float | None = None, seed: int = 0, progress: Progress = silent
 ) -> tuple[Branch, ...]:
     """The fixed points that uninformed and informed starts reach: one, or two where they differ.
 
-    Algorithms reach the first; the Bayes-optimal one is that of larger free energy.
+    Algorithms reach the first; the Bayes-optimal one is that of larger free energy. `seed` chooses the points of the
+    integrals that are sampled (the max task with three and more tokens).
     """
-    if not isinstance(task, SpikedSLR):
-        raise NoTheory(f"no state evolution for {type(task).__name__} yet; SpikedSLR has one.")
-    if task.relevant_std != 1.0:
+    check_samples(task, alpha)
+    low = branch(task, alpha, "uninformed", UNINFORMED, tol, seed)
+    progress(0.5)
+    high = branch(task, alpha, "informed", INFORMED, tol, seed)
+    return (low, high) if low.apart(high) else (low,)
+
+
+def check_samples(task: SingleLocation, alpha: float) -> None:
+    """What the state evolution asks of its arguments."""
+    if not isinstance(task, (SpikedSLR, MaxSLR)):
+        raise NoTheory(f"no state evolution for {type(task).__name__}; SpikedSLR and MaxSLR have one.")
+    if isinstance(task, SpikedSLR) and task.relevant_std != 1.0:
         raise NoTheory(
             f"no state evolution for relevant_std={task.relevant_std:g} (a token's norm is informative); "
             "relevant_std=1 has one."
@@ -104,95 +118,132 @@ def bayes_branches(
         )
     if not (isinstance(alpha, (int, float)) and 0 < alpha < math.inf):
         raise InvalidParameter(f"alpha={alpha!r}: alpha must be > 0 and finite (it is the number of samples over d).")
-    low = _branch(task, alpha, "uninformed", UNINFORMED, tol or _TOLERANCE)
-    progress(0.5)
-    high = _branch(task, alpha, "informed", INFORMED, tol or _TOLERANCE)
-    apart = max(abs(low.key - high.key), abs(low.value - high.value))
-    return (low, high) if apart > _APART else (low,)
 
 
-def evolve(
-    task: SpikedSLR, alpha: float, q: np.ndarray, coarseness: float = SEARCH
-) -> tuple[np.ndarray, PosteriorMeans]:
-    r"""eq:bayes-evolution. $\hat q_k = \alpha\mu E\sum\pi_l^2$, $\hat q_v = \frac\alpha TE\sum\pi_l^2\zeta_l^2$ and
-    $q = \hat q/(1 + \hat q)$, with $T = \Delta^2 + 1 - q_v$.
+def means(task: SingleLocation, q: np.ndarray, final: bool = False, seed: int = 0) -> FieldMeans:
+    """eq:spiked-scores or eq:max-posterior: the means over one sequence, by coarser integrals unless `final`."""
+    if isinstance(task, MaxSLR):
+        return max_posterior.field_means(task, q, final, seed)
+    assert isinstance(task, SpikedSLR)
+    return spiked_posterior.field_means(task, q, final)
+
+
+def evolve(alpha: float, found: FieldMeans) -> np.ndarray:
+    r"""eq:bayes-evolution. $\hat q_k = \alpha E|g_k|^2$, $\hat q_v = \alpha E|g_v|^2$ and $q = \hat q/(1 + \hat q)$;
+    one row for each of the integrals.
     """
-    means = posterior_means(task.snr, task.length_law, task.noise_var, float(q[0]), float(q[1]), coarseness)
-    T = task.noise_var + 1.0 - q[1]
-    q_hat = alpha * np.array([task.snr * means.squares, means.residuals / T])
-    return q_hat / (1 + q_hat), means
+    q_hat = alpha * np.stack([found.key, found.value], axis=1)
+    return q_hat / (1 + q_hat)
 
 
-def free_energy(task: SpikedSLR, alpha: float, q: np.ndarray, means: PosteriorMeans) -> float:
-    r"""eq:bayes-free-energy. $\Phi = \frac12\sum_a[q_a + \log(1 - q_a)] + \alpha\Psi$, $\Psi = E\log\frac1L\sum_l
-    e^{\sqrt\mu w_{\chi,l} - \mu q_k/2}N(y; w_{z,l}, T)$; its stationary points are the fixed points.
+def free_energy(alpha: float, q: np.ndarray, found: FieldMeans) -> np.ndarray:
+    r"""eq:bayes-free-energy. $\Phi = \frac12\sum_a[q_a + \log(1 - q_a)] + \alpha E\log Z$; its stationary points are
+    the fixed points.
     """
-    T = task.noise_var + 1.0 - q[1]
-    place = sum(p * math.log(n) for n, p in task.length_law)
-    psi = means.log_sum - place - task.snr * q[0] / 2 - 0.5 * math.log(2 * math.pi * T)
-    return float(0.5 * np.sum(q + np.log1p(-q)) + alpha * psi)
+    return 0.5 * np.sum(q + np.log1p(-q)) + alpha * found.log_evidence
 
 
-def _branch(task: SpikedSLR, alpha: float, start: str, q0: tuple[float, float], tol: float) -> Branch:
-    """Iterate, leaping most of the way that is left of a geometric approach, and end with Newton's method."""
-    q, before = np.array(q0), np.full(2, np.nan)
-    for _ in range(_MOST):
-        step = evolve(task, alpha, q)[0] - q
-        size = float(np.max(np.abs(step)))
-        if size < _NEAR:
-            break
-        ratio = float(step @ before) / float(before @ before) if np.all(np.isfinite(before)) else 0.0
-        # the map is increasing, so that the approach is from one side; a short leap stays on it
-        leap = 1 / (1 - ratio) if 0.3 < ratio < 0.97 else 1.0
-        q, before = np.clip(q + (1 + 0.7 * (leap - 1)) * step, 1e-9, 1 - 1e-12), step
-        if leap > 1:
-            before = np.full(2, np.nan)
-    q, jacobian, residual = _newton(task, alpha, q, tol)
-    # the error: where finer integrals move the fixed point, and what is left of the iteration
-    fine, means = evolve(task, alpha, q, FINAL)
+def excess_risk(q: np.ndarray, found: FieldMeans) -> np.ndarray:
+    r"""eq:bayes-test. $1 - q_vE|\sigma|^2$, $\sigma$ the posterior of the place without the label."""
+    return 1.0 - q[1] * found.weights_sq
+
+
+def error_of(each: np.ndarray) -> float:
+    """A bound on the mean of all but the last: three standard errors; of a single one, its distance to the last,
+    which is by coarser integrals."""
+    fine = each[:-1]
+    if len(fine) > 1:
+        return 3 * float(np.std(fine, ddof=1)) / math.sqrt(len(fine))
+    return abs(float(each[0] - each[1])) + _ROUNDING
+
+
+def branch(
+    task: SingleLocation,
+    alpha: float,
+    start: str,
+    q0: tuple[float, float],
+    tol: float | None = None,
+    seed: int = 0,
+) -> Branch:
+    """The fixed point that the iteration reaches from q0: sought with coarse integrals, corrected with fine ones."""
+    wanted = tol or TOLERANCE
+    q, jacobian, settled = _search(task, alpha, np.array(q0), wanted, seed)
     amplify = np.linalg.inv(np.eye(2) - jacobian)
-    moved = amplify @ (fine - q)
-    errors = np.abs(moved) + 1e-14
-    excess = [test_excess(task, x) for x in (q, np.clip(q + moved, 0.0, 1.0))]
-    return Branch(
-        start,
-        float(q[0]),
-        float(q[1]),
-        free_energy(task, alpha, q, means),
-        Estimate(excess[0], abs(excess[1] - excess[0]) + 1e-13),
-        float(errors[0]),
-        float(errors[1]),
-        residual,
-        Status.CONVERGED if residual <= tol else Status.MAX_STEPS,
-    )
+    corrections = 0 if settled else _CORRECTIONS
+    while True:
+        found = means(task, q, True, seed)
+        rows = evolve(alpha, found)
+        center = rows.mean(axis=0)
+        residual = float(np.max(np.abs(center - q) / (1 - q)))
+        # no closer than a hundredth of what scramblings tell apart
+        noise = 0.01 * float(np.max(np.std(rows, axis=0) / (1 - q)))
+        if residual <= max(wanted, noise) or corrections == _CORRECTIONS:
+            break
+        q, corrections = inside(q + amplify @ (center - q)), corrections + 1
+    h = 1e-4 * (1 - q[0])
+    here, nearby = (means(task, q + x, False, seed) for x in (np.zeros(2), np.array([h, 0.0])))
+    slope = float((nearby.weights_sq - here.weights_sq)[0]) / h
+    # where each of the integrals alone would have put the fixed point, and the coarse one
+    each = q + (np.concatenate([rows, evolve(alpha, here)]) - center) @ amplify.T
+    squares = np.concatenate([found.weights_sq, here.weights_sq]) + slope * (each[:, 0] - q[0])
+    key_error, value_error, risk_error = (error_of(x) for x in (each[:, 0], each[:, 1], 1 - each[:, 1] * squares))
+    risk = Estimate(float(np.mean(excess_risk(q, found))), risk_error)
+    noisy = tol is not None and risk.error > tol
+    status = Status.MAX_STEPS if residual > max(wanted, noise) else Status.NOISE_LIMITED if noisy else Status.CONVERGED
+    energy = float(np.mean(free_energy(alpha, q, found)))
+    return Branch(start, float(q[0]), float(q[1]), energy, risk, key_error, value_error, residual, status)
 
 
-def _newton(task: SpikedSLR, alpha: float, q: np.ndarray, tol: float) -> tuple[np.ndarray, np.ndarray, float]:
+def inside(q: np.ndarray) -> np.ndarray:
+    return np.clip(q, 1e-12, 1 - 1e-14)
+
+
+def _search(
+    task: SingleLocation, alpha: float, q: np.ndarray, tol: float, seed: int
+) -> tuple[np.ndarray, np.ndarray, bool]:
+    """Iterate, leaping most of the way that is left of a geometric approach, and end with Newton's method.
+
+    The point, the Jacobian of the map there, and whether it is a stable fixed point. Steps are of log(q / (1 - q)),
+    in which overlaps near 1 move as freely as others.
+    """
+    z, near, before = np.log(q) - np.log1p(-q), _NEAR, np.full(2, np.nan)
+    for _ in range(_MOST):
+        found = means(task, q, False, seed)
+        step = np.maximum(np.log(alpha * np.maximum([found.key[0], found.value[0]], 1e-300)), _LOWEST) - z
+        size = float(np.max(np.abs(step)))
+        near = _NEAR if size > 10 * _NEAR else near
+        if size < near:
+            end, jacobian, residual = newton(task, alpha, q, tol, seed)
+            ahead = np.all((end - q) * step > -1e-8) and np.max(np.abs(end - q) / (1 - q)) < _FAR * size + 1e-8
+            if residual <= tol and ahead and float(np.max(np.abs(np.linalg.eigvals(jacobian)))) < 1:
+                return end, jacobian, True
+            near = size / 10
+        # the map is increasing, so that the approach is from one side, and a short leap stays on it; past the end of
+        # a branch steps are small as well, but no fixed point is ahead
+        ratio = float(step @ before) / float(before @ before + 1e-300) if np.all(np.isfinite(before)) else 0.0
+        past = near < _NEAR and ratio > 0.9
+        leap = 10.0 if past else 1 + 0.7 * ratio / (1 - ratio) if 0.3 < ratio < 0.97 else 1.0
+        leap = max(1.0, min(leap, 0.5 / (size + 1e-300)))
+        z, before = z + leap * step, step if leap == 1 else np.full(2, np.nan)
+        q = 1 / (1 + np.exp(-z))
+    return q, np.zeros((2, 2)), False
+
+
+def newton(
+    task: SingleLocation, alpha: float, q: np.ndarray, tol: float, seed: int
+) -> tuple[np.ndarray, np.ndarray, float]:
     """The fixed point near q, the Jacobian of the map there, and the residual in units of 1 - q."""
-    jacobian, residual = np.zeros((2, 2)), math.inf
+    jacobian, best, residual = np.zeros((2, 2)), q, math.inf
     for _ in range(8):
-        here = evolve(task, alpha, q)[0]
+        here = evolve(alpha, means(task, q, False, seed))[0]
         new = float(np.max(np.abs(here - q) / (1 - q)))
         if not new < residual:
             break
-        residual = new
+        best, residual = q, new
         if residual <= 0.01 * tol:
             break
         h = 1e-5 * np.minimum(q, 1 - q)
-        columns = [
-            (evolve(task, alpha, q + h * e)[0] - evolve(task, alpha, q - h * e)[0]) / (2 * h[i])
-            for i, e in enumerate(np.eye(2))
-        ]
-        jacobian = np.stack(columns, axis=1)
-        q = np.clip(q + np.linalg.solve(np.eye(2) - jacobian, here - q), 1e-12, 1 - 1e-14)
-    return q, jacobian, residual
-
-
-def test_excess(task: SpikedSLR, q: np.ndarray) -> float:
-    r"""eq:bayes-test. $1 - q_vE|\sigma|^2$ of softmax attention with key $\sqrt\mu\hat k$: the Bayes risk at snr
-    $\mu q_k$, with a value that is known in part.
-    """
-    key, key_sq = math.sqrt(task.snr) * q[0], task.snr * q[0]
-    means = kernel_moments.spiked(task, lambda x: Softmax.log_kernel(x, np), key, key_sq)
-    assert means is not None
-    return float(1.0 - q[1] * (means.weight_sq + means.others_sq))
+        ends = [[evolve(alpha, means(task, q + a * h * e, False, seed))[0] for a in (1, -1)] for e in np.eye(2)]
+        jacobian = np.stack([(up - down) / (2 * h[i]) for i, (up, down) in enumerate(ends)], axis=1)
+        q = inside(q + np.linalg.solve(np.eye(2) - jacobian, here - q))
+    return best, jacobian, residual

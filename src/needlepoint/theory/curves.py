@@ -82,4 +82,5 @@ def _solver(task: Spec, model: Spec | None, learner: Spec) -> Solver | None:
 def _load_rules() -> None:
     """Importing these modules fills the dispatch table."""
     import needlepoint.theory.descent
-    import needlepoint.theory.erf_curves  # noqa: F401
+    import needlepoint.theory.erf_curves
+    import needlepoint.theory.ridge_curves  # noqa: F401

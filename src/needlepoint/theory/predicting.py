@@ -34,8 +34,9 @@ def predict(
 ) -> Prediction:
     """The answer of the theory; `model` may be None for BayesOptimal.
 
-    Raises NotConverged, with the prediction in `.result`, when its status is not CONVERGED; with
-    throw=False it is returned whatever its status. `seed` enters where the learner is random.
+    Raises NotConverged, with the prediction in `.result`, when its equations are not solved; with throw=False it is
+    returned whatever its status. UNSTABLE is returned, with a note: solved, but not to be trusted. `seed` enters
+    where the learner or the integration is random.
     """
     if tol is not None and not (isinstance(tol, (int, float)) and math.isfinite(tol) and tol > 0):
         raise InvalidParameter(
@@ -45,7 +46,7 @@ def predict(
     _load_rules()
     prediction = find("predict", task, model, learner)(task, model, learner, Options(seed, tol, progress))
     progress(1.0)
-    if throw and not prediction.status.ok:
+    if throw and not prediction.status.finished:
         notes = " ".join(prediction.notes)
         raise NotConverged(f"{prediction.status.name}: {prediction.status.sentence} {notes}".strip(), prediction)
     return prediction
@@ -56,5 +57,7 @@ def _load_rules() -> None:
     import needlepoint.theory.bayes
     import needlepoint.theory.bayes_samples
     import needlepoint.theory.descent
+    import needlepoint.theory.location_flow
     import needlepoint.theory.population
+    import needlepoint.theory.ridge
     import needlepoint.theory.sgd  # noqa: F401

@@ -20,8 +20,9 @@ from needlepoint.theory.ridge_penalty import best_penalties
 from needlepoint.theory.ridge_solutions import TOLERANCE, Solution, is_cheap, solve
 from needlepoint.theory.ridge_stability import Stability, stability
 
-JUMPS = 0.15
-"""Jump weights that are surely beyond this are not trusted: training from different starts was seen to disagree."""
+JUMPS, SHARE = 0.15, 0.03
+"""Jump weights that are surely beyond this are not trusted, unless the penalty holds the weights so firmly that jumps
+are less than this share of it: training from different starts was seen to disagree."""
 
 _CLEAR = 0.7  # replicons below this need no second look
 _POINTS = 12  # log2 of the points a scrambling that stability is judged with; its means have heavy tails
@@ -144,7 +145,7 @@ def _doubts(judged: Stability) -> list[str]:
     found = []
     if judged.replicon >= 1:
         found.append(f"replica symmetry is unstable (replicon {judged.replicon:.3g} >= 1)")
-    if abs(judged.jump_weight) - 3 * judged.jump_error > JUMPS:
+    if abs(judged.jump_weight) - 3 * judged.jump_error > JUMPS and judged.jump_share > SHARE:
         found.append(
             f"the proximal map jumps (jump weight {judged.jump_weight:.2g}, {100 * judged.rivals:.2g} % of samples "
             "have more than one minimum)"

@@ -16,12 +16,12 @@ from needlepoint.models.activations import Activation
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.fixed_points import FixedPoints, anderson, jacobian
 from needlepoint.tasks.single_location import SingleLocation
-from needlepoint.theory.ridge_fields import Base, Conjugate, Means, Order, base_normals, means, settled
+from needlepoint.theory.ridge_fields import ROWS, Base, Conjugate, Means, Order, blocks, means, settled
 
-COARSE = 10
-"""log2 of the points that the branches are sought with."""
+COARSE = 9
+"""log2 of the points that the branches are sought with, and of the fewest a scrambling."""
 
-SCRAMBLES = 8
+SCRAMBLES = ROWS
 
 # coordinates: m, log(q - m^2), log V of the key, then of the value
 UNINFORMED = (0.02, math.log(0.3), 0.0, 0.02, math.log(0.3), 0.0)
@@ -29,6 +29,7 @@ INFORMED = (1.0, math.log(0.1), math.log(0.2), 1.0, math.log(0.1), math.log(0.2)
 
 _STEEPEST = 25.0  # |log V| beyond which a weight is not held by penalty or data
 _MOST = 150
+_ENOUGH = 1e-3  # steps below this may stall: samples whose minima come and go make small jumps
 
 
 @dataclass(frozen=True)
@@ -44,31 +45,27 @@ class Equations:
     seed: int
 
     @functools.cached_property
-    def bases(self) -> list[tuple[float, Base]]:
-        """(probability, normals) of every length."""
-        activation = type(self.model.activation)
-        return [
-            (p, base_normals(self.task, activation, n, self.log2_points, self.scrambles, self.seed))
-            for n, p in self.task.length_law
-        ]
+    def blocks(self) -> list[tuple[float, Base]]:
+        """(weight, normals) of every block of every length."""
+        found = []
+        for length, p in self.task.length_law:
+            parts = blocks(self.task, type(self.model.activation), length, self.log2_points, self.scrambles, self.seed)
+            found += [(p / len(parts), part) for part in parts]
+        return found
 
     def samples(self, order: Order) -> list[tuple[float, Base, Minima]]:
-        """(probability, normals, proximal map) of every length. Rows of `order` use scramblings 0, 1, ...; where there
-        is one scrambling, all rows use it."""
-        found = []
-        for p, base in self.bases:
-            if self.scrambles == 1 and order.m_k.size > 1:
-                base = Base(*(np.repeat(x, order.m_k.size, axis=0) for x in base))
-            found.append((p, base, settled(*self.kinds, *self.numbers, order, base)))
-        return found
+        """(weight, normals, proximal map) of every block. Row i of `order` uses scrambling i, or the only one."""
+        rows = _filled(order)
+        return [(p, base, settled(*self.kinds, *self.numbers, rows, base)) for p, base in self.blocks]
 
     def means(self, order: Order, samples: list[tuple[float, Base, Minima]] | None = None) -> Means:
         """Means over the fields, averaged over the lengths; every entry an array over the rows of `order`."""
+        rows, count = _filled(order), np.size(order.m_k)
         parts = [
-            (p, means(*self.kinds, *self.numbers, order, base, found))
+            (p, means(*self.kinds, *self.numbers, rows, base, found))
             for p, base, found in samples or self.samples(order)
         ]
-        return averaged(parts)
+        return jax.tree.map(lambda x: x[:count], averaged(parts))
 
     @property
     def kinds(self) -> tuple[type[SingleLocation], type[Activation]]:
@@ -113,7 +110,7 @@ class Equations:
         return np.stack(columns, axis=-1)
 
     def solve(self, x: np.ndarray, tol: float, slope: np.ndarray | None = None, most: int = _MOST) -> FixedPoints:
-        return anderson(self.map, x, tol=tol, most=most, slope=slope)
+        return anderson(self.map, x, tol=tol, most=most, slope=slope, enough=_ENOUGH)
 
     def slope(self, x: np.ndarray) -> np.ndarray:
         """The Jacobian of the map at one point (6,)."""
@@ -136,11 +133,16 @@ class Equations:
         return total
 
 
+def _filled(order: Order) -> Order:
+    """The rows repeated to the number that kernels are compiled for."""
+    return Order(*(np.resize(np.asarray(x, dtype=float), ROWS) for x in order))
+
+
 T = TypeVar("T", bound=tuple)
 
 
 def averaged(parts: list[tuple[float, T]]) -> T:
-    """The mean over the lengths of trees of arrays, with their probabilities."""
+    """The weighted sum of trees of arrays."""
     weighted = [jax.tree.map(lambda x, p=p: p * np.asarray(x), part) for p, part in parts]
     return jax.tree.map(lambda *xs: sum(xs), *weighted)
 

@@ -15,7 +15,11 @@ from needlepoint.models.activations import Activation, Linear, Softmax
 from needlepoint.numerics.gaussian import sobol_normals
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 
+_LATE = 64  # slow samples that are solved at once
 _FAR = 1e-6  # distance to a minimum above which a sample is solved again
+
+ROWS, BLOCK = 8, 512
+"""Rows and points a row that are computed at once."""
 
 SOFTENING = 0.03
 """Minima of a sample whose envelopes differ by this share of the mean envelope are averaged, so that the means are
@@ -61,13 +65,32 @@ class Base(NamedTuple):
     star: Any  # (scrambles, tokens, n): the scores of the teacher (max), or no tokens at all
 
 
-def base_normals(
+def blocks(
     task: SingleLocation, activation: type[Activation], length: int, log2_points: int, scrambles: int, seed: int
-) -> Base:
-    """Sobol points mapped to what is random in a sequence; the relevant token is the first."""
+) -> tuple[Base, ...]:
+    """Sobol points mapped to what is random in a sequence, the relevant token first, in blocks of ROWS scramblings and
+    BLOCK points: one shape, so that a kernel compiles once. One scrambling alone fills all rows."""
     infinite = isinstance(task, MaxSLR) and np.isinf(task.snr)
-    task_type = type(task)
-    return _base(task_type, infinite, issubclass(activation, Softmax), length, log2_points, scrambles, seed)
+    softmax = issubclass(activation, Softmax)
+    return _blocks(type(task), infinite, softmax, length, log2_points, scrambles, seed)
+
+
+@functools.lru_cache(maxsize=32)
+def _blocks(
+    task_type: type[SingleLocation],
+    infinite: bool,
+    softmax: bool,
+    length: int,
+    log2_points: int,
+    scrambles: int,
+    seed: int,
+) -> tuple[Base, ...]:
+    base = base_normals(task_type, infinite, softmax, length, log2_points, scrambles, seed)
+    if scrambles == 1:
+        base = Base(*(np.repeat(x, ROWS, axis=0) for x in base))
+    count = max(1, 2**log2_points // BLOCK)
+    parts = zip(*(np.split(x, count, axis=-1) for x in base), strict=True)
+    return tuple(Base(*(jnp.asarray(x) for x in part)) for part in parts)
 
 
 def dimensions(task_type: type[SingleLocation], infinite: bool, softmax: bool, length: int) -> tuple[int, int, int]:
@@ -82,8 +105,7 @@ def dimensions(task_type: type[SingleLocation], infinite: bool, softmax: bool, l
     return 1 + length, free, length if infinite and length > 2 else free
 
 
-@functools.lru_cache(maxsize=24)
-def _base(
+def base_normals(
     task_type: type[SingleLocation],
     infinite: bool,
     softmax: bool,
@@ -153,7 +175,7 @@ def place(law: dict[str, Any], base: Base) -> tuple[Any, Any]:
     if "snr" not in law:  # an infinite snr is not among the traced numbers; the first is the largest by construction
         return None, jnp.ones_like(base.label)
     p = jax.nn.softmax(law["snr"] * base.star, axis=0)
-    return p, p[0] / jnp.mean(p[0])
+    return p, len(p) * p[0]
 
 
 def settled(
@@ -165,18 +187,18 @@ def settled(
     count = late[0].size
     if not count:
         return found
-    size = 1 << max(6, int(count - 1).bit_length())  # few sizes, few compilations
-    rows, columns = (np.resize(index, size) for index in late)
     sample = _fields_of_all(task_type, law, order, base)
-    picked = Sample(*(jnp.moveaxis(x[rows, ..., columns], 0, -1) for x in sample))
-    again = patient(activation, Channel(c, order.V_k[rows], order.V_v[rows]), picked)
-    at = (late[0], slice(None), late[1])
-    return Minima(
-        found.scores.at[at].set(again.scores[:, :count].T),
-        found.rival.at[at].set(again.rival[:, :count].T),
-        found.gap.at[late].set(again.gap[:count]),
-        found.left.at[late].set(again.left[:count]),
-    )
+    scores, rival, gap, left = (np.array(x) for x in found)
+    for start in range(0, count, _LATE):
+        mine = slice(start, min(start + _LATE, count))
+        rows, columns = (np.resize(index[mine], _LATE) for index in late)  # one size, one compilation
+        picked = Sample(*(np.moveaxis(np.asarray(x)[rows, ..., columns], 0, -1) for x in sample))
+        again = patient(activation, Channel(c, order.V_k[rows], order.V_v[rows]), picked)
+        rows, columns, size = late[0][mine], late[1][mine], mine.stop - start
+        scores[rows, :, columns] = np.asarray(again.scores)[:, :size].T
+        rival[rows, :, columns] = np.asarray(again.rival)[:, :size].T
+        gap[rows, columns], left[rows, columns] = np.asarray(again.gap)[:size], np.asarray(again.left)[:size]
+    return Minima(scores, rival, gap, left)
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -31,11 +31,13 @@ TOLERANCE = 3e-3
 
 _STARTS = {"uninformed": UNINFORMED, "informed": INFORMED}
 _CHEAP, _DEAR = 16, 13  # log2 of the most points a scrambling: one-dimensional proximal maps, and the others
+_FOUND = 1e-4  # largest step that counts as none where branches are sought
 _SETTLED = 1e-5  # largest step that counts as none
 _QUIET, _CALM = 0.1, 0.03  # or this share of the scatter of the scramblings; what is aimed at where it is known
 _TREND = 0.3  # longest step that a curve's trend foretells
 _APART = 0.05  # coordinates that differ by more are two branches
 _HELD = 20.0  # log V beyond which nothing holds the weight
+_LOOSE = 1e3  # V beyond which a weight without penalty that does not settle is not held
 _SAMPLED = 16  # scramblings of a user's activation
 _RATE = 0.75  # the error falls like the number of points to this power
 
@@ -89,7 +91,7 @@ def solve(
         if continued is not None:
             return [continued]
     wanted = {"both": tuple(_STARTS), "random": ("uninformed",), "informed": ("informed",)}[start]
-    found = coarse.solve(np.array([_STARTS[name] for name in wanted]), _SETTLED)
+    found = coarse.solve(np.array([_STARTS[name] for name in wanted]), _FOUND)
     progress(0.2)
     places = [(name, Seed(x, coarse.slope(x))) for name, x in zip(wanted, found.x, strict=True)]
     if len(places) == 2:
@@ -123,7 +125,7 @@ def _continued(coarse: Equations, near: Mapping[float, Solution], tol: float) ->
 def _distinct(places: list[tuple[str, Seed]], residual: np.ndarray) -> list[tuple[str, Seed]]:
     """Both starts where they end apart at points that the iteration holds; otherwise one of them."""
     (_, low), (_, high) = places
-    converged = residual <= 100 * _SETTLED
+    converged = residual <= 10 * _FOUND
     if not np.all(converged):
         return [places[int(np.argmin(residual))]]
     if np.max(np.abs(low.x - high.x)) < _APART:
@@ -187,6 +189,8 @@ def _solution(equations: Equations, name: str, found: FixedPoints, place: Seed, 
         status = Status.DIVERGED
     elif max(math.log(centre.V_k), math.log(centre.V_v)) > _HELD:
         status = Status.UNBOUNDED
+    elif status is Status.MAX_STEPS and 0.0 in equations.penalties and max(centre.V_k, centre.V_v) > _LOOSE:
+        status = Status.UNBOUNDED  # on its way there
     return Solution(
         name,
         equations,

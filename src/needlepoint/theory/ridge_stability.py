@@ -33,13 +33,15 @@ class Responses(NamedTuple):
 @dataclass(frozen=True)
 class Stability:
     """`replicon` is below 1 where the replica-symmetric point is stable; `jump_weight` is what jumps of the
-    proximal map add to the conjugate of a susceptibility, over the rest of it; `rivals` the share of samples with more
+    proximal map add to the conjugate of a susceptibility, over the rest of it, and `jump_share` over all that holds the
+    weight, penalty included; `rivals` the share of samples with more
     than one minimum. Errors are standard errors over the scramblings."""
 
     replicon: float
     replicon_error: float
     jump_weight: float
     jump_error: float
+    jump_share: float
     rivals: float
     matrix: np.ndarray
 
@@ -96,6 +98,9 @@ def stability(equations: Equations, order: Order) -> Stability:
     # the two sides see the same jumps; the larger weight counts
     weights = np.stack([stein.V_k / np.mean(total.trace_k) - 1, stein.V_v / np.mean(total.trace_v) - 1])
     weights -= np.stack([total.trace_k / np.mean(total.trace_k) - 1, total.trace_v / np.mean(total.trace_v) - 1])
+    lam = np.array(equations.penalties)
+    held = lam + equations.alpha * np.abs([np.mean(total.trace_k), np.mean(total.trace_v)])
+    shares = np.abs(weights.mean(axis=1)) * (held - lam) / held
     means, errors = weights.mean(axis=1), weights.std(axis=1, ddof=1) / np.sqrt(rows)
     worst = int(np.argmax(np.abs(means)))
     return Stability(
@@ -103,6 +108,7 @@ def stability(equations: Equations, order: Order) -> Stability:
         float(replicons.std(ddof=1) / np.sqrt(rows)),
         float(means[worst]),
         float(errors[worst]),
+        float(np.max(shares)),
         float(np.mean(total.rivals)),
         A.mean(axis=0),
     )

@@ -1,4 +1,4 @@
-"""Online SGD on unit spheres, exact in law at a cost that does not depend on d."""
+"""Online SGD on unit spheres, exact in law at a cost that does not depend on d; with free norms see location_flow."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import SpikedSLR
 from needlepoint.theory import erf_location
 from needlepoint.theory.descent import require_erf
+from needlepoint.theory.location_flow import predict_sgd_limit
 from needlepoint.theory.predicting import Options
 from needlepoint.theory.starts import start_overlaps
 
@@ -48,8 +49,12 @@ class Frame(NamedTuple):
 
 @rule("predict", SpikedSLR, KeyValueAttention, OnlineSGD)
 def predict_sgd(task: SpikedSLR, model: KeyValueAttention, learner: OnlineSGD, options: Options) -> Prediction:
-    """Runs of eq:sgd-law; exact in law at the learner's d, with standard errors over the runs."""
+    """Runs of eq:sgd-law; exact in law at the learner's d, with standard errors over the runs. With free norms the
+    limit eq:location-sgd."""
+    if not model.unit_norm:
+        return predict_sgd_limit(task, model, learner, options)
     activation = require_erf(model, learner)
+    learner.require_unit_starts()
     length, d = task.fixed_length, learner.d
     assert d is not None
     if length is None:

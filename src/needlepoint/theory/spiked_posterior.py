@@ -7,19 +7,36 @@ for normalised kernels: tables over (u, label) whatever the length, positive ter
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from needlepoint.core.errors import NoTheory
+from needlepoint.models.activations import Softmax
 from needlepoint.numerics.gaussian import lattice, trapezoid_rule
+from needlepoint.tasks.single_location import SpikedSLR
+from needlepoint.theory import kernel_moments
 
 REACH = 9.0
 """Standard deviations that are integrated over."""
 
+SMALLEST = 1e-5
+"""Of the value overlap; below it the lattice that resolves its spread does not fit into memory."""
+
 _U_STEP = 0.2
 _TABLE = 0.01  # step of the tables that are interpolated, to 1e-10
+
+
+class FieldMeans(NamedTuple):
+    r"""$E|g_k|^2$ and $E|g_v|^2$ of the scores of one sequence, $E\log Z$ of its evidence, and $E|\sigma|^2$ of the
+    place without the label; one row for each of the integrals."""
+
+    key: np.ndarray
+    value: np.ndarray
+    log_evidence: np.ndarray
+    weights_sq: np.ndarray
 
 
 class PosteriorMeans(NamedTuple):
@@ -31,12 +48,30 @@ class PosteriorMeans(NamedTuple):
     log_sum: float
 
 
+def field_means(task: SpikedSLR, q: np.ndarray, final: bool) -> FieldMeans:
+    r"""eq:spiked-scores. $E|g_k|^2 = \mu E\sum\pi_l^2$, $E|g_v|^2 = \frac1TE\sum\pi_l^2\zeta_l^2$ and $Z = \frac1L
+    \sum_le^{\sqrt\mu w_{\chi,l} - \mu q_k/2}N(y; w_{z,l}, T)$; steps are twice as wide unless `final`.
+
+    Without the label the place is softmax attention with key $\sqrt\mu\hat k$.
+    """
+    snr, law, (key, value) = task.snr, task.length_law, map(float, q)
+    T = task.noise_var + 1.0 - value
+    means = posterior_means(snr, law, task.noise_var, key, value, 1.0 if final else 2.0)
+    evidence = means.log_sum - sum(p * math.log(n) for n, p in law) - snr * key / 2 - 0.5 * math.log(2 * math.pi * T)
+    place = kernel_moments.spiked(task, lambda x: Softmax.log_kernel(x, np), math.sqrt(snr) * key, snr * key)
+    assert place is not None  # there is a rule at these norms
+    found = snr * means.squares, means.residuals / T, evidence, place.weight_sq + place.others_sq
+    return FieldMeans(*(np.array([x]) for x in found))
+
+
 def posterior_means(
     snr: float, law: Sequence[tuple[int, float]], noise_var: float, key: float, value: float, coarseness: float = 1.0
 ) -> PosteriorMeans:
     r"""eq:posterior-means. $\pi_l\propto\exp(\sqrt\mu w_{\chi,l})N(y; w_{z,l}, T)$ at overlaps $q_k, q_v$, by
     $\psi_{j,a}(u, y) = E[\zeta^a(e^uw)^je^{-e^uw}|y]$ of a token that is not relevant and the same of the relevant one.
     """
+    if value < SMALLEST:
+        raise NoTheory(f"no integrals for a value overlap of {value:.2g}; from {SMALLEST:g} on: take a larger alpha.")
     # notation: T variance of the label given the value field, s2 = mu q_k of the key's log-weight, spread of zeta
     T = noise_var + 1.0 - value
     s2, total = snr * key, 1.0 + noise_var
@@ -49,22 +84,21 @@ def posterior_means(
     farthest = min(
         math.sqrt(2 * (high + s2 + REACH * s + 38.0)), REACH * (math.sqrt(total) + math.sqrt(value)) / math.sqrt(T)
     )
-    zeta = lattice(-farthest, farthest, coarseness * min(0.35 / farthest, 0.25 * spread, 0.25))
+    zeta = lattice(0.0, farthest, coarseness * min(0.35 / farthest, 0.25 * spread, 0.25))
     y = lattice(0.0, REACH * math.sqrt(total), coarseness * 0.2 * min(1.0, max(math.sqrt(value), 0.15 * math.sqrt(T))))
     weight_y = np.exp(-(y**2) / (2 * total))
     weight_y[0] /= 2  # both signs of y alike
     weight_y /= weight_y.sum()
-    step = zeta[1] - zeta[0]
-    other = step * _normal(zeta - y[:, None] / math.sqrt(T), spread)
+    other = _density(zeta, y[:, None] / math.sqrt(T), spread)
     mean, deviation = y[:, None] * math.sqrt(T) / (value + T), math.sqrt(value / (value + T))
-    relevant = step * _normal(zeta - mean, deviation)
+    relevant = _density(zeta, mean, deviation)
     # what lies outside the lattice weighs nothing
     rest = np.clip(1.0 - other.sum(axis=1), 0.0, 1.0)
-    powers = _powers(s)
+    table = _powers(s, coarseness * _TABLE)
     at = np.subtract.outer(u, zeta**2 / 2)
-    kept, squares = (table(at) for table in powers)
+    kept, squares = _parts(table(at))
     none, twice, far = kept @ other.T + rest, squares @ other.T, (squares * zeta**2) @ other.T
-    kept, squares = (table(at + s2) for table in powers)
+    kept, squares = _parts(table(at + s2))
     r_none, r_twice, r_far = kept @ relevant.T, squares @ relevant.T, (squares * zeta**2) @ relevant.T
     none = np.clip(none, 0.0, 1.0)
     found = np.zeros(3)
@@ -78,34 +112,43 @@ def posterior_means(
     return PosteriorMeans(*found.tolist())
 
 
-def _normal(x: np.ndarray, deviation: float) -> np.ndarray:
-    return np.exp(-((x / deviation) ** 2) / 2) / (math.sqrt(2 * math.pi) * deviation)
+def _density(zeta: np.ndarray, mean: np.ndarray, deviation: float) -> np.ndarray:
+    """Weights of a normal law on the lattice zeta >= 0, both signs together: weights depend on zeta^2 only."""
+    both = np.exp(-(((zeta - mean) / deviation) ** 2) / 2) + np.exp(-(((zeta + mean) / deviation) ** 2) / 2)
+    both[:, 0] /= 2
+    return (zeta[1] - zeta[0]) * both / (math.sqrt(2 * math.pi) * deviation)
 
 
-def _powers(s: float) -> list[Callable[[np.ndarray], np.ndarray]]:
-    r"""$t\mapsto E[e^{-e^{t + sg}}]$ and $E[e^{2(t + sg)}e^{-e^{t + sg}}]$, from tables by cubic interpolation."""
+def _parts(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return np.ascontiguousarray(np.real(x)), np.ascontiguousarray(np.imag(x))  # for the products with matrices
+
+
+def _powers(s: float, step: float) -> Table:
+    r"""$t\mapsto E[e^{-e^{t + sg}}] + iE[e^{2(t + sg)}e^{-e^{t + sg}}]$, both at one look-up."""
     g, w = trapezoid_rule(64) if s > 0 else (np.zeros(1), np.ones(1))
     low, high = -42.0 - REACH * s, 7.0 + REACH * s  # below, a weight is nothing; above, nothing is left
-    t = np.arange(low, high, _TABLE)
+    t = lattice(low, high, step)
     x = np.exp(t)[:, None] * np.exp(s * g)
-    die = np.exp(-np.minimum(x, 800.0))
-    moment = [(x**j * die) @ w for j in range(4)]
+    moment = [np.exp(-np.minimum(x, 800.0))]
+    for _ in range(3):
+        moment.append(x * moment[-1])
+    kept, once, twice, thrice = (m @ w for m in moment)
     # derivatives in t: m_j' = j m_j - m_(j+1)
-    pairs = ((moment[0], -moment[1]), (moment[2], 2 * moment[2] - moment[3]))
-    return [_Table(low, value, slope) for value, slope in pairs]
+    return Table(low, step, kept + 1j * twice, -once + 1j * (2 * twice - thrice))
 
 
 @dataclass(frozen=True)
-class _Table:
+class Table:
     """A function by its values and slopes on a lattice; constant beyond its ends."""
 
     low: float
+    step: float
     value: np.ndarray
     slope: np.ndarray
 
     def __call__(self, t: np.ndarray) -> np.ndarray:
-        place = np.clip((t - self.low) / _TABLE, 0.0, len(self.value) - 1.000001)
+        place = np.clip((t - self.low) / self.step, 0.0, len(self.value) - 1.000001)
         i = place.astype(np.int64)
         x = place - i
-        a, b, c, d = self.value[i], self.value[i + 1], _TABLE * self.slope[i], _TABLE * self.slope[i + 1]
+        a, b, c, d = self.value[i], self.value[i + 1], self.step * self.slope[i], self.step * self.slope[i + 1]
         return a + x * (c + x * (3 * (b - a) - 2 * c - d + x * (2 * (a - b) + c + d)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from needlepoint.learners import OnlineSGD, ProjectedDescent
+from needlepoint.learners import GradientFlow, OnlineSGD, ProjectedDescent
 
 
 def start_overlaps(learner: ProjectedDescent | OnlineSGD, seed: int) -> np.ndarray:
@@ -25,6 +25,15 @@ def start_overlaps(learner: ProjectedDescent | OnlineSGD, seed: int) -> np.ndarr
     # k lives in d - 1 dimensions that contain k*; v in d - 2 dimensions that contain v*
     zero = np.zeros(runs)
     return np.stack([_uniform(rng, runs, d - 1)[:, 0], _uniform(rng, runs, d - 2)[:, 0], zero, zero, zero])
+
+
+def start_seven(learner: OnlineSGD | GradientFlow, seed: int) -> np.ndarray:
+    """(7, runs) overlaps of starts with free norms; a given start once, since what follows is deterministic."""
+    if learner.given:
+        return np.array([[x for _, x in o.items()] for o in learner.given]).T
+    assert isinstance(learner, OnlineSGD)
+    five = start_overlaps(learner, seed)
+    return np.concatenate([five, np.ones((2, five.shape[1]))])
 
 
 def _uniform(rng: np.random.Generator, runs: int, d: int) -> np.ndarray:

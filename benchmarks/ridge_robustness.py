@@ -1,0 +1,93 @@
+"""Ridge predictions at random settings: how many converge, how many are flagged and why.
+
+    python benchmarks/ridge_robustness.py [settings] [file.jsonl]
+
+writes a line a setting (resuming where the file ends) and prints the shares.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import math
+import sys
+import time
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+
+import needlepoint as ndl
+
+
+@ndl.activation("sink_softmax")
+def sink_softmax(scores):
+    """Softmax with a place to put no weight at all."""
+    top = jnp.maximum(jnp.max(scores), 0.0)
+    return jnp.exp(scores - top) / (jnp.exp(-top) + jnp.sum(jnp.exp(scores - top)))
+
+
+ACTIVATIONS = (ndl.Softmax(), ndl.Linear(), ndl.Erf(offset=1.0), ndl.Erf(), ndl.Softplus(), sink_softmax)
+
+
+def setting(index: int) -> tuple[ndl.SpikedSLR | ndl.MaxSLR, ndl.KeyValueAttention, ndl.Ridge]:
+    """The question number `index` of the domain that the documentation states."""
+    rng = np.random.default_rng([5, index])
+
+    def between(low: float, high: float) -> float:
+        return float(np.exp(rng.uniform(np.log(low), np.log(high))))
+
+    tokens, noise = int(rng.integers(2, 5)), float(rng.uniform(0.0, 1.0))
+    snr = between(0.1, 20.0)
+    if rng.random() < 0.5:
+        task = ndl.SpikedSLR(tokens, snr=snr, noise=noise)
+    else:
+        task = ndl.MaxSLR(tokens, snr=math.inf if rng.random() < 0.3 else snr, noise=noise)
+    model = ndl.KeyValueAttention(ACTIVATIONS[index % len(ACTIVATIONS)])
+    penalties = (between(1e-3, 10.0), between(1e-3, 10.0)) if rng.random() < 0.5 else between(1e-3, 10.0)
+    return task, model, ndl.Ridge(between(0.3, 30.0), penalties)
+
+
+def reason(result: ndl.Prediction) -> str:
+    """The first thing that speaks against a prediction."""
+    text = " ".join(result.notes)
+    for mark in ("replica symmetry", "jumps", "ends elsewhere"):
+        if mark in text:
+            return f"{result.status.name}: {mark}"
+    return result.status.name
+
+
+def main() -> None:
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 300
+    path = Path(sys.argv[2] if len(sys.argv) > 2 else "benchmarks/out/ridge_robustness.jsonl")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    done = path.read_text().splitlines() if path.exists() else []
+    for index in range(len(done), count):
+        task, model, learner = setting(index)
+        began = time.perf_counter()
+        result = ndl.predict(task, model, learner, throw=False)
+        row = {
+            "index": index,
+            "question": [repr(x) for x in (task, model, learner)],
+            "status": result.status.name,
+            "reason": reason(result),
+            "stable": result.stable,
+            "replicon": result.replicon,
+            "finite": all(e.finite for e in result.metrics.values()),
+            "excess_risk": result.excess_risk.value,
+            "error": result.excess_risk.error,
+            "notes": list(result.notes),
+            "seconds": time.perf_counter() - began,
+        }
+        with path.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+    rows = [json.loads(line) for line in path.read_text().splitlines()[:count]]
+    shares = collections.Counter(row["reason"] for row in rows)
+    print(f"{len(rows)} settings, {sum(row['finite'] for row in rows)} finite")
+    for name, number in shares.most_common():
+        print(f"{100 * number / len(rows):5.1f} %  {name}")
+    print(f"median {np.median([row['seconds'] for row in rows]):.2f} s, most {max(r['seconds'] for r in rows):.1f} s")
+
+
+if __name__ == "__main__":
+    main()

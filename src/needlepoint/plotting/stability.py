@@ -1,0 +1,175 @@
+"""Predictions that say where they are not to be trusted: broken lines, and the map of where that is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from needlepoint.plotting.style import COLOURS, panels, styled
+
+DOUBTFUL = "theory, not to be trusted"
+_GREY = "#444444"
+
+
+@dataclass(frozen=True)
+class DoubtCurve:
+    """A line (x, y) of the theory, which of its points are to be trusted, and the measured points (x, mean, standard
+    error) that belong to it. `colour` counts the house colours; `mark` is the marker of the measured points."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    trusted: Sequence[bool]
+    points: Sequence[tuple[float, float, float]] = ()
+    colour: int = 0
+    mark: str = "o"
+
+
+@dataclass(frozen=True)
+class DoubtPanel:
+    title: str
+    curves: Sequence[DoubtCurve]
+
+
+def segments(trusted: Sequence[bool]) -> list[tuple[slice, bool]]:
+    """The pieces of a line between its points, joined where they are drawn alike: solid between trusted points."""
+    found: list[tuple[slice, bool]] = []
+    for i in range(len(trusted) - 1):
+        solid = bool(trusted[i] and trusted[i + 1])
+        if found and found[-1][1] == solid:
+            found[-1] = (slice(found[-1][0].start, i + 2), solid)
+        else:
+            found.append((slice(i, i + 2), solid))
+    return found
+
+
+@styled
+def doubt_panels(
+    shown: Sequence[Sequence[DoubtPanel]],
+    xlabel: str,
+    ylabel: str,
+    limits: tuple[float, float],
+    measured: str,
+    ticks: Sequence[float] = (),
+) -> Figure:
+    """Rows of panels with one legend above; broken lines with crosses are predictions that are not to be trusted.
+
+    `measured` says in the legend what the measured points are.
+    """
+    columns = max(len(row) for row in shown)
+    figure, axes = panels(
+        len(shown), columns, max(6.4, 3.1 * columns + 0.4), 0.9 + 2.7 * len(shown), sharex=True, sharey=True
+    )
+    named: dict[str, Any] = {}
+    doubtful = False
+    for line_of_axes, row in zip(axes, shown, strict=True):
+        for axis in line_of_axes[len(row) :]:
+            axis.set_visible(False)
+        for axis, panel in zip(line_of_axes, row, strict=False):
+            for curve in panel.curves:
+                doubtful |= not all(curve.trusted)
+                named[curve.label] = _draw(axis, curve)
+            axis.set(xscale="log", title=panel.title, xlabel=xlabel)
+            axis.set_ylim(*limits)
+            if ticks:
+                axis.set_xticks(list(ticks), [f"{t:g}" for t in ticks])
+                axis.set_xticks([], minor=True)
+        line_of_axes[0].set_ylabel(ylabel)
+    named["theory"] = Line2D([], [], color=_GREY)
+    if doubtful:
+        named[DOUBTFUL] = Line2D([], [], color=_GREY, linestyle=(0, (2, 2)), marker="x", markersize=5, linewidth=1.2)
+    if measured:
+        named[measured] = Line2D([], [], color=_GREY, linestyle="", marker="o", markersize=5, markerfacecolor="white")
+    figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=3)
+    return figure
+
+
+def _draw(axis: Any, curve: DoubtCurve) -> Any:
+    colour = COLOURS[curve.colour % len(COLOURS)]
+    x, y, trusted = np.asarray(curve.x), np.asarray(curve.y), np.asarray(curve.trusted, dtype=bool)
+    for piece, solid in segments(curve.trusted):
+        style = {"linestyle": "-"} if solid else {"linestyle": (0, (2, 2)), "linewidth": 1.2}
+        axis.plot(x[piece], y[piece], color=colour, **style)
+    if not trusted.all():
+        axis.plot(x[~trusted], y[~trusted], "x", color=colour, markersize=5)
+    if curve.points:
+        at, mean, error = np.array(curve.points).T
+        axis.errorbar(
+            at,
+            mean,
+            yerr=error,
+            fmt=curve.mark,
+            color=colour,
+            markersize=5,
+            markerfacecolor="white",
+            zorder=5,
+            capsize=2,
+        )
+    return Line2D([], [], color=colour, linewidth=3)
+
+
+# --- the map -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StabilityPanel:
+    """The replicon and whether the prediction is trusted, arrays (penalties, alphas), and where training from two
+    starts was tried: (alpha, penalty, repeats that ended apart)."""
+
+    title: str
+    alpha: Sequence[float]
+    lam: Sequence[float]
+    replicon: np.ndarray
+    trusted: np.ndarray
+    tried: Sequence[tuple[float, float, int]] = ()
+
+
+@styled
+def stability_panels(shown: Sequence[StabilityPanel], repeats: int, d: int) -> Figure:
+    """Colour is the replicon, crosses are predictions that are not to be trusted, and the number in a circle counts
+    the repeats in which training from two starts ended at different energies."""
+    figure, axes = panels(1, len(shown), 4.2 * len(shown) + 1.0, 4.3, sharey=True)
+    norm = LogNorm(0.1, 10.0, clip=True)
+    image: Any = None
+    for axis, panel in zip(axes[0], shown, strict=True):
+        replicon = np.ma.masked_invalid(panel.replicon)
+        image = axis.pcolormesh(panel.alpha, panel.lam, replicon, shading="nearest", cmap="RdYlBu_r", norm=norm)
+        alphas, lams = np.meshgrid(panel.alpha, panel.lam)
+        doubt = ~np.asarray(panel.trusted, dtype=bool)
+        axis.plot(alphas[doubt], lams[doubt], "x", color="black", markersize=7, markeredgewidth=1.4)
+        for alpha, lam, apart in panel.tried:
+            # a little aside, so that the cross of the same cell stays visible
+            axis.annotate(
+                str(apart),
+                (alpha, lam),
+                xytext=(11, 9),
+                textcoords="offset points",
+                ha="center",
+                va="center",
+                fontsize=7.5,
+                color="white" if apart else "black",
+                bbox={"boxstyle": "circle,pad=0.25", "fc": "black" if apart else "white", "ec": "black", "lw": 0.8},
+            )
+        axis.grid(False)
+        axis.set(xscale="log", yscale="log", title=panel.title, xlabel=r"samples over dimension $\alpha$")
+        axis.set_xticks(list(panel.alpha), [f"{a:g}" for a in panel.alpha])
+        axis.set_yticks(list(panel.lam), [f"{lam:g}" for lam in panel.lam])
+        axis.minorticks_off()
+    axes[0][0].set_ylabel(r"penalty $\lambda$")
+    disc = {"linestyle": "", "marker": "o", "markersize": 10, "markeredgecolor": "black"}
+    named = {
+        DOUBTFUL: Line2D([], [], linestyle="", marker="x", color="black", markersize=7, markeredgewidth=1.4),
+        f"training (d = {d}): two starts agree in all {repeats} repeats": Line2D(
+            [], [], markerfacecolor="white", **disc
+        ),
+        f"they end apart in this many of {repeats}": Line2D([], [], markerfacecolor="black", **disc),
+    }
+    figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=3)
+    figure.colorbar(image, ax=list(axes[0]), shrink=0.9, extend="both", label="replicon (unstable above 1)")
+    return figure

@@ -1,0 +1,125 @@
+"""Nodes and weights for the scores of a sequence: products of one-dimensional rules for few tokens, Sobol points."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from needlepoint.core.errors import NoTheory
+from needlepoint.models.activations import KernelActivation, Softmax
+from needlepoint.numerics.gaussian import legendre_rule, sobol_normals, trapezoid_rule
+from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
+
+SCRAMBLES = 16
+_NODES = {1: 256, 2: 64, 3: 32}  # of a line, by the number of lines in a product; beyond, points
+_SHARP = 6.0  # largest snr at which the place law is smooth on the lines of a product
+_POINTS = 2**21  # about as many normals in all scramblings
+_LARGEST_DIMENSION = 21_201  # of the Sobol sequence
+
+
+Line = tuple[np.ndarray, np.ndarray]
+_HERMITE: dict[int, Line] = {
+    1: (np.zeros(1), np.ones(1)),
+    3: (np.array([-math.sqrt(3), 0.0, math.sqrt(3)]), np.array([1.0, 4.0, 1.0]) / 6),
+}
+
+
+class Rule(NamedTuple):
+    """Score coordinates (1 for the spiked and 2 for the max task, tokens, nodes) and weights that sum to 1."""
+
+    coordinates: np.ndarray
+    weights: np.ndarray
+
+
+class Rules(NamedTuple):
+    """With `sampled`, independent scramblings; otherwise a fine and a coarse product rule."""
+
+    rules: tuple[Rule, ...]
+    sampled: bool
+
+
+def score_rules(task: SingleLocation, activation: type, length: int, seed: int, on_manifold: bool = False) -> Rules:
+    """The rules for sequences of one length; `on_manifold` they may be smaller (eq:score-product)."""
+    spread = task.relevant_std if isinstance(task, SpikedSLR) else 1.0
+    snr = task.snr if isinstance(task, MaxSLR) else 0.0
+    return _score_rules(type(task), activation, length, spread, snr, seed, on_manifold)
+
+
+@functools.lru_cache(maxsize=16)
+def _score_rules(
+    task: type[SingleLocation], activation: type, length: int, spread: float, snr: float, seed: int, on_manifold: bool
+) -> Rules:
+    width = 1 if task is SpikedSLR else 2
+    shifts = width if issubclass(activation, Softmax) else 0
+    lines = width * length - shifts
+    usual = (math.isinf(snr) and length == 2 and shifts > 0) or snr <= _SHARP or length == 1
+    if issubclass(activation, KernelActivation) and usual and lines <= max(_NODES):
+        nodes = _NODES[max(lines, 1)]
+        half = math.isinf(snr) and length > 1
+        shift = None if not shifts else _HERMITE[1 if on_manifold else 3]
+        return Rules(tuple(_product(length, width, shift, spread, half, n) for n in (nodes, 3 * nodes // 4)), False)
+    return Rules(tuple(_points(length, width, snr, seed)), True)
+
+
+def _product(length: int, width: int, shift: Line | None, spread: float, half: bool, nodes: int) -> Rule:
+    """eq:score-product. Along a direction that moves all scores alike softmax is constant, and what is averaged is a
+    polynomial of degree 4, on the manifold of degree 1: three Gauss-Hermite nodes or one (`shift`). The place of a max
+    task with infinite snr is fixed by integrating over half of the line of differences."""
+    line = trapezoid_rule(nodes)
+    basis = _basis(length, spread)  # columns; the first one moves all scores alike
+    axes = []
+    for i, j in itertools.product(range(width), range(length)):
+        if j == 0 and shift is not None:
+            axes.append(shift)
+        elif half and (i, j) == (0, 1):
+            axes.append(_half_line(nodes))
+        else:
+            axes.append(line)
+    points = np.stack(np.meshgrid(*(x for x, _ in axes), indexing="ij"), axis=-1).reshape(-1, width, length)
+    weights = functools.reduce(np.multiply.outer, (w for _, w in axes)).ravel()
+    kept = weights > 1e-18 * weights.max()
+    coordinates = points @ basis.T if shift is not None else points
+    return Rule(np.ascontiguousarray(np.moveaxis(coordinates[kept], 0, -1)), weights[kept])
+
+
+def _half_line(nodes: int) -> Line:
+    """A rule for |N(0, 1)|."""
+    x, w = legendre_rule(nodes)
+    return 9.0 * x, 9.0 * w * np.exp(-((9.0 * x) ** 2) / 2) * math.sqrt(2 / math.pi)
+
+
+def _basis(length: int, spread: float) -> np.ndarray:
+    """An orthonormal basis whose first vector moves all scores alike, the second (of two tokens) their difference."""
+    alike = np.ones(length)
+    alike[0] = 1 / spread
+    q, r = np.linalg.qr(np.column_stack([alike, np.eye(length)[:, : length - 1]]))
+    return q * np.sign(np.diag(r))
+
+
+def _points(length: int, width: int, snr: float, seed: int) -> list[Rule]:
+    dimension = width * length
+    if dimension > _LARGEST_DIMENSION:
+        raise NoTheory(
+            f"no rule for {length} tokens with an activation that is not element-wise; "
+            f"it goes up to {_LARGEST_DIMENSION // width}."
+        )
+    log2_points = max(6, min(12, int(math.log2(_POINTS / (SCRAMBLES * dimension)))))
+    normals = sobol_normals(dimension, log2_points, SCRAMBLES, seed)
+    coordinates = np.ascontiguousarray(np.moveaxis(normals.reshape(*normals.shape[:2], width, length), 1, -1))
+    if math.isinf(snr):
+        coordinates[:, 0] = _winner_first(coordinates[:, 0])
+    equal = np.full(2**log2_points, 2.0**-log2_points)
+    return [Rule(block, equal) for block in coordinates]
+
+
+def _winner_first(normals: np.ndarray) -> np.ndarray:
+    """Independent normals (..., tokens, nodes) as those of which the first token has the largest: smooth, unlike
+    argmax."""
+    log_below = special.log_ndtr(normals[..., :1, :]) / normals.shape[-2]
+    others = special.ndtri_exp(special.log_ndtr(normals[..., 1:, :]) + log_below)
+    return np.concatenate([special.ndtri_exp(log_below), others], axis=-2)

@@ -1,0 +1,121 @@
+"""Anderson's method: it finds known fixed points, and what it says of itself is true."""
+
+import numpy as np
+import pytest
+
+from needlepoint.numerics.fixed_points import anderson, jacobian
+
+RNG = np.random.default_rng(0)
+MATRIX = 0.6 * RNG.standard_normal((4, 4)) / 2
+SHIFT = RNG.standard_normal((3, 4))
+FIXED = np.linalg.solve(np.eye(4) - MATRIX, SHIFT.T).T
+ZERO = np.zeros((3, 4))
+
+
+def affine(x):
+    return x @ MATRIX.T + SHIFT
+
+
+def cosine(x):
+    """Fixed at 0.739085..., in every coordinate."""
+    return np.cos(x)
+
+
+def swing(x):
+    """The plain iteration swings ever wider around 1: its slope there is -3."""
+    return 1.0 - 3.0 * np.tanh(x - 1.0)
+
+
+@pytest.mark.exact
+def test_an_affine_map():
+    found = anderson(affine, ZERO, tol=1e-12, most=60)
+    np.testing.assert_allclose(found.x, FIXED, rtol=0, atol=1e-11)
+    # five secants span four dimensions: what the method is for
+    assert found.steps < 25
+
+
+@pytest.mark.exact
+def test_newton_with_the_slope_needs_one_step_within_reach():
+    slope = np.repeat(MATRIX[None], 3, axis=0)
+    found = anderson(affine, FIXED + 0.5, tol=1e-12, most=60, slope=slope)
+    assert found.steps == 2  # one to get there, one to see it
+    np.testing.assert_allclose(found.x, FIXED, rtol=0, atol=1e-12)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize(("function", "value"), [(cosine, 0.7390851332151607), (swing, 1.0)])
+def test_nonlinear_maps(function, value):
+    found = anderson(function, np.array([[0.1, 2.0], [1.5, -0.4]]), tol=1e-11, most=80)
+    assert np.all(found.residual <= 1e-11)
+    np.testing.assert_allclose(found.x, value, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("most", [1, 3, 7, 80])
+@pytest.mark.parametrize("function", [affine, cosine, swing])
+def test_the_residual_is_the_undamped_step_at_the_returned_point(function, most):
+    found = anderson(function, ZERO + 0.3, tol=1e-10, most=most)
+    np.testing.assert_array_equal(found.residual, np.max(np.abs(function(found.x) - found.x), axis=1))
+    assert found.steps <= most
+
+
+def test_without_a_fixed_point_the_best_point_is_returned():
+    """x^2/2 + 3/4 is above x by at least 1/4, which it is at x = 1."""
+
+    def never(x):
+        return x**2 / 2 + 0.75
+
+    starts = np.array([[0.0], [1.4]])
+    found = anderson(never, starts, tol=1e-8, most=50)
+    assert found.steps == 50
+    assert np.all((found.residual >= 0.25) & (found.residual <= never(starts)[:, 0] - starts[:, 0]))
+    np.testing.assert_allclose(found.residual, never(found.x)[:, 0] - found.x[:, 0], rtol=1e-12)
+    assert found.residual[0] < 0.26
+
+
+def test_a_row_that_has_converged_stays_while_the_others_go_on():
+    seen = []
+
+    def function(x):
+        seen.append(x.copy())
+        return affine(x)
+
+    start = np.stack([FIXED[0], FIXED[1] + 1.0, FIXED[2] - 2.0])
+    found = anderson(function, start, tol=1e-10, most=60)
+    assert all(np.array_equal(x[0], FIXED[0]) for x in seen)
+    alone = anderson(lambda x: x @ MATRIX.T + SHIFT[1], start[1:2], tol=1e-10, most=60)
+    np.testing.assert_allclose(found.x[1], alone.x[0], rtol=0, atol=1e-9)
+
+
+def test_where_the_map_has_no_value_the_row_says_so():
+    def broken(x):
+        return np.stack([np.cos(x[0]), np.full_like(x[1], np.nan)])
+
+    found = anderson(broken, np.ones((2, 2)), tol=1e-10, most=40)
+    assert found.residual[0] <= 1e-10
+    assert np.isinf(found.residual[1])
+    assert np.all(np.isfinite(found.x))
+
+
+def test_steps_stay_within_reach():
+    seen = []
+
+    def function(x):
+        seen.append(x.copy())
+        return x + 100.0
+
+    anderson(function, np.zeros((1, 2)), tol=1e-10, most=6, reach=0.7)
+    assert np.max(np.abs(np.diff(np.array(seen), axis=0))) <= 0.7 + 1e-12
+
+
+@pytest.mark.exact
+def test_jacobian():
+    np.testing.assert_allclose(jacobian(lambda x: x @ MATRIX.T, FIXED[0]), MATRIX, rtol=0, atol=1e-11)
+
+    def bent(x):
+        return np.stack([x[:, 0] * x[:, 1], np.sin(x[:, 0])], axis=1)
+
+    at = np.array([0.3, 0.8])
+    expected = np.array([[at[1], at[0]], [np.cos(at[0]), 0.0]])
+    # forward differences: half a step times the second derivative
+    np.testing.assert_allclose(jacobian(bent, at, step=1e-4), expected, rtol=0, atol=1e-4)
+    assert np.max(np.abs(jacobian(bent, at, step=1e-4).T - expected)) > 0.1

@@ -1,0 +1,133 @@
+"""The figures of arXiv 2509.21936 at finitely many samples ask what they should, and draw it."""
+
+import dataclasses
+import io
+import math
+
+import numpy as np
+import pytest
+
+import needlepoint as ndl
+from needlepoint.papers.figures import Record, figure, figures
+from needlepoint.papers.ridge_location import ATTENTIONS, CASES, PAPER, PENALTY
+from needlepoint.papers.runner import agreement, compute
+from needlepoint.theory.bayes_scan import bayes_scan, bayes_transition
+
+IDS = {"ridge-samples", "ridge-optimal", "ridge-penalty", "ridge-stability", "bayes-branches"}
+RIDGE = sorted(IDS - {"bayes-branches"})
+
+
+def test_all_figures_of_this_file():
+    assert {f.id for f in figures().values() if f.paper == PAPER} >= IDS
+
+
+def test_cases_are_two_tasks_at_two_lengths():
+    assert {(type(t), t.tokens, t.snr) for t in CASES.values()} == {
+        (kind, tokens, snr)
+        for tokens in (2, 3)
+        for kind, snr in ((ndl.SpikedSLR, 1.0), (ndl.SpikedSLR, 2.0), (ndl.MaxSLR, math.inf))
+    }
+
+
+@pytest.mark.parametrize("name", ["ridge-samples", "ridge-optimal"])
+def test_full_size_has_every_case_with_every_attention(name):
+    points = [p for p in figure(name).points("full") if isinstance(p.learner, ndl.Ridge)]
+    for task in CASES.values():
+        for model in ATTENTIONS.values():
+            assert [p for p in points if (p.task, p.model) == (task, model) and p.verb == "simulate"]
+    wanted = "optimal" if name == "ridge-optimal" else PENALTY
+    assert {p.learner.lam for p in points if p.verb == "simulate"} == {wanted}
+
+
+@pytest.mark.parametrize("name", RIDGE)
+@pytest.mark.parametrize("size", ["quick", "full"])
+def test_training_has_16_repeats_and_a_seed_of_its_own(name, size):
+    simulated = [p for p in figure(name).points(size) if p.verb == "simulate"]
+    assert simulated
+    assert all(p.options["repeats"] >= 16 and p.options["seed"] != 0 for p in simulated)
+    assert all(p.follow == (p.learner.lam == "optimal") for p in simulated)
+
+
+def small(point):
+    """The same question at a size for tests."""
+    if point.verb == "predict":
+        return dataclasses.replace(point, options={**point.options, "tol": 0.05})
+    return dataclasses.replace(point, options={**point.options, "d": 40, "samples": 2000})
+
+
+def test_draw_risks_against_alpha():
+    case = "spiked, snr 2, 2 tokens"
+    points = [p for p in figure("ridge-samples").points("quick") if p.label.startswith(case) and p.x in (1.0, 4.0)]
+    records = compute([small(p) for p in points])
+    drawing = figure("ridge-samples").draw(records)
+    drawing.figure.savefig(io.BytesIO(), format="png", dpi=30)
+    columns, rows = drawing.tables["curves"]
+    assert len(rows) == len(records) == 2 * (2 * 2 + 1)
+    assert all(len(row) == len(columns) for row in rows)
+    (axis,) = (a for a in drawing.figure.axes if a.get_visible())
+    assert axis.get_title() == case
+    assert len(axis.containers) == 2  # the training points of both attentions, with error bars
+    # a limit at d = 40: gaps of a tenth in the risk would be a wrong curve, smaller ones are the size
+    gaps = [r.gap / r.predicted for r in agreement(records) if r.metric == "excess_risk"]
+    assert len(gaps) == 4
+    assert max(map(abs, gaps)) < 0.1
+
+
+def test_a_doubtful_prediction_is_drawn_so():
+    points = figure("ridge-penalty").points("quick")
+    task = points[0].task
+    shown = {p.label: p for p in points if p.label.endswith("linear")}
+    (label, point), _ = shown.items()
+    doubtful = dataclasses.replace(point, learner=ndl.Ridge(2.0, 0.1), x=0.1, options={"tol": 0.1})
+    firm = dataclasses.replace(point, learner=ndl.Ridge(2.0, 2.0), x=2.0, options={"tol": 0.1})
+    assert task == doubtful.task
+    drawing = figure("ridge-penalty").draw(compute([doubtful, firm]))
+    assert [row[-1] for row in drawing.tables["curves"][1]] == ["UNSTABLE", "CONVERGED"]
+    axis = next(a for a in drawing.figure.axes if f"{a.get_title()}, linear" == label)
+    assert [line.get_linestyle() for line in axis.lines] == ["--", "None"]
+    assert "theory, not to be trusted" in [t.get_text() for t in drawing.figure.legends[0].get_texts()]
+
+
+def test_draw_the_map_from_its_records():
+    points = [p for p in figure("ridge-stability").points("quick") if p.learner.lam in (0.1, 1.0)]
+    points = [p for p in points if p.learner.alpha in (1.0, 2.0)]
+    points = [p for p in points if p.verb == "predict" or (p.learner.alpha, p.learner.lam) == (2.0, 1.0)]
+    records = compute([small(p) for p in points])
+    drawing = figure("ridge-stability").draw(records)
+    drawing.figure.savefig(io.BytesIO(), format="png", dpi=30)
+    cells = {tuple(row[:3]): row[3:] for row in drawing.tables["map"][1]}
+    assert len(cells) == 8
+    # far from any border: replicons of 0.15 and 3.7
+    assert cells["softmax", 2.0, 1.0][0] == "CONVERGED"
+    assert cells["linear", 2.0, 0.1][0] == "UNSTABLE"
+    assert cells["linear", 2.0, 0.1][1] > 2
+    assert [row[3:] for row in drawing.tables["starts"][1]] == [[0, 16, 40]] * 2
+
+
+def test_draw_the_branches():
+    records = []
+    for p in figure("bayes-branches").points("quick"):
+        if p.verb == "bayes_scan":
+            records.append(Record(p, bayes_scan(p.task, [1.2, 1.5, 1.9, 2.8])))
+        else:
+            records.append(Record(p, bayes_transition(p.task, **p.options)))
+    drawing = figure("bayes-branches").draw(records)
+    drawing.figure.savefig(io.BytesIO(), format="png", dpi=30)
+    places = {tuple(row[:2]): row[2] for row in drawing.tables["transitions"][1]}
+    # theory sheet: about 1.28, 1.604 and 2.34 for ten tokens at snr 2
+    first = [places["spiked, snr 2, 10 tokens", n] for n in ("informed_spinodal", "transition", "uninformed_spinodal")]
+    np.testing.assert_allclose(first, [1.28, 1.604, 2.34], atol=0.01)
+    for axis in drawing.figure.axes:
+        best, reached, informed = axis.lines
+        assert np.all(np.diff(best.get_ydata()) < 0)
+        # at 1.5 an informed start does better without being optimal; at 1.9 algorithms do worse than the optimum
+        assert (list(informed.get_xdata()), list(reached.get_xdata())) == ([1.5], [1.9])
+        assert [t.get_text() for t in axis.texts] == ["hard phase"]
+
+
+@pytest.mark.negative
+def test_a_wrong_penalty_is_seen():
+    """The gap that the drawing test allows would not hide a penalty of 1 for one of 0.3."""
+    task, model = CASES["spiked, snr 2, 2 tokens"], ATTENTIONS["softmax"]
+    right, wrong = (ndl.predict(task, model, ndl.Ridge(4.0, lam), tol=0.05).excess_risk.value for lam in (PENALTY, 1.0))
+    assert abs(wrong / right - 1) > 0.15
