@@ -26,6 +26,7 @@ from needlepoint.core.specs import (
     Flag,
     Lengths,
     Nested,
+    Penalty,
     Real,
     Spec,
     assign,
@@ -104,6 +105,9 @@ def values(kind):
             return st.sampled_from(kind.options)
         case Lengths():
             return st.one_of(st.integers(1, 100), length_laws())
+        case Penalty():
+            one = st.floats(0.0, 1e12)
+            return st.one_of(one, st.tuples(one, one), st.just("optimal"))
         case Nested():
             one = st.one_of([instances(lookup(n)) for n in names(kind.family)])
             options = [one, *map(st.just, kind.words)]

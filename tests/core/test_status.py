@@ -15,6 +15,7 @@ def test_codes_are_pinned():
         "DIVERGED": 3,
         "UNBOUNDED": 4,
         "INFEASIBLE": 5,
+        "UNSTABLE": 6,
     }
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import needlepoint as ndl
-from needlepoint.theory.ridge_equations import INFORMED, UNINFORMED, Equations, pack, unpack
+from needlepoint.theory.ridge_equations import INFORMED, SCRAMBLES, UNINFORMED, Equations, pack, unpack
 from needlepoint.theory.ridge_fields import Order
 from needlepoint.theory.ridge_solutions import solve
 from needlepoint.theory.ridge_stability import stability
@@ -31,7 +31,7 @@ CASES = {
 }
 ORDER = Order(0.5, 0.6, 0.8, 0.7, 0.75, 0.4)
 """A point where one minimum is left for all but very few samples."""
-JUMPS = Order(0.4, 2.0, 8.0, 0.9, 2.0, 4.0)
+TAME, JUMPS = Order(0.5, 0.6, 0.3, 0.5, 0.4, 0.2), Order(0.4, 2.0, 8.0, 0.9, 2.0, 4.0)
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def _float64():
         yield
 
 
-def equations(case, points=10, scrambles=16, alpha=3.0, lam=0.5, seed=0):
+def equations(case, points=10, scrambles=SCRAMBLES, alpha=3.0, lam=0.5, seed=0):
     model, task = CASES[case]
     return Equations(task, model, alpha, (lam, lam), points, scrambles, seed)
 
@@ -79,9 +79,10 @@ def test_conjugates_are_derivatives_of_the_mean_envelope(case):
         gap = derivative - conjugate
         scale = np.abs(np.mean(conjugate))
         if name == "m_k" and isinstance(task, ndl.MaxSLR) and math.isfinite(task.snr):
-            # two integrals of the same value (by parts in the teacher's scores): 5 standard errors of 16 scramblings
-            assert abs(np.mean(gap)) < 5 * np.std(gap, ddof=1) / 4
-            assert np.std(gap, ddof=1) / 4 < 0.02 * scale
+            # two integrals of the same value (by parts in the teacher's scores): 6 standard errors of 8 scramblings
+            error = np.std(gap, ddof=1) / math.sqrt(SCRAMBLES)
+            assert abs(np.mean(gap)) < 6 * error
+            assert error < 0.01 * scale
         else:
             # the same sum, point by point: h^2 of a third derivative, and rare minima that are almost even
             assert np.mean(np.abs(gap)) < 1e-4 * scale, name
@@ -91,23 +92,23 @@ def test_conjugates_are_derivatives_of_the_mean_envelope(case):
 @pytest.mark.parametrize("case", ["softmax spiked", "linear argmax 3"])
 def test_a_wrong_factor_is_seen(case):
     wrong = {"m": -1.01, "V": 2.02, "q": -2.02}
-    for conjugate, derivative in derivatives(equations(case, scrambles=4), ORDER, wrong).values():
+    for conjugate, derivative in derivatives(equations(case), ORDER, wrong).values():
         assert np.mean(np.abs(derivative - conjugate)) > 5e-3 * np.abs(np.mean(conjugate))
 
 
 def test_where_the_map_jumps_steins_lemma_sees_it():
     """The mean envelope has no jumps, so its derivative is the truth; the mean of the pointwise derivative misses the
     jumps by the jump weight."""
-    eqs = equations("softmax spiked", points=13, scrambles=8)
+    eqs = equations("softmax spiked", points=13)
     found = derivatives(eqs, JUMPS, {"V": 2.0}, step=0.02)
-    judged = stability(eqs, repeated(JUMPS, 8))
+    judged = stability(eqs, repeated(JUMPS, SCRAMBLES))
     assert judged.rivals > 0.02
     ratios = []
     for conjugate, derivative in found.values():
         ratio = conjugate / derivative
         ratios.append(np.mean(ratio) - 1)
         # minima within 3 % of the mean envelope are averaged: a bias of second order
-        assert abs(np.mean(ratio) - 1) < 0.02 + 5 * np.std(ratio, ddof=1) / math.sqrt(8)
+        assert abs(np.mean(ratio) - 1) < 0.02 + 5 * np.std(ratio, ddof=1) / math.sqrt(SCRAMBLES)
     assert abs(judged.jump_weight) > 5 * judged.jump_error
     assert abs(judged.jump_weight) > 5 * np.max(np.abs(ratios))
 
@@ -115,7 +116,7 @@ def test_where_the_map_jumps_steins_lemma_sees_it():
 @pytest.mark.exact
 def test_without_jumps_the_two_forms_agree():
     for case in ("linear spiked", "softmax spiked 3", "erf spiked"):
-        judged = stability(equations(case, points=12, scrambles=8), repeated(ORDER, 8))
+        judged = stability(equations(case, points=12), repeated(TAME, SCRAMBLES))
         assert abs(judged.jump_weight) < 5 * judged.jump_error + 0.005
         assert judged.jump_error < 0.02
 
@@ -156,9 +157,9 @@ def test_the_free_energy_is_stationary():
 @pytest.mark.exact
 @pytest.mark.parametrize("case", ["linear spiked", "softmax argmax", "erf max"])
 def test_lengths_are_mixed_with_their_probabilities(case):
-    eqs = equations(case, scrambles=2)
-    mixed = replace(eqs, task=eqs.task.replace(tokens=RANDOM)).means(repeated(ORDER, 2))
-    parts = [replace(eqs, task=eqs.task.replace(tokens=n)).means(repeated(ORDER, 2)) for n in RANDOM]
+    eqs = equations(case)
+    mixed = replace(eqs, task=eqs.task.replace(tokens=RANDOM)).means(repeated(ORDER, SCRAMBLES))
+    parts = [replace(eqs, task=eqs.task.replace(tokens=n)).means(repeated(ORDER, SCRAMBLES)) for n in RANDOM]
     for total, one, three in zip(*(jax.tree.leaves(x) for x in (mixed, *parts)), strict=True):
         np.testing.assert_allclose(total, 0.3 * one + 0.7 * three, rtol=1e-12)
 
@@ -218,7 +219,7 @@ def test_a_key_that_is_held_at_zero_leaves_ridge_regression(case, tokens, weight
     assert max(error.m_v / m, error.q_v / q, error.V_v / V) < 0.01
     assert order.q_k < 1e-5
     # and another alpha is another regression
-    assert abs(order.m_v - ridge_regression(tokens, CASES[case][1].noise, 4.2, 0.7, weight)[0]) > 3 * error.m_v
+    assert abs(order.m_v - ridge_regression(tokens, CASES[case][1].noise, 5.0, 0.7, weight)[0]) > 3 * error.m_v
 
 
 def test_errors_are_honest():
@@ -228,7 +229,7 @@ def test_errors_are_honest():
     ratios = []
     for seed in range(1, 9):
         rough = solution("softmax spiked", tol=0.02, seed=seed)
-        assert rough.equations.log2_points == 10
+        assert rough.equations.log2_points <= 10
         for name in ("m_k", "q_v", "V_k"):
             gap = getattr(rough.order, name) - getattr(truth.order, name)
             ratios.append(3 * gap / getattr(rough.order_error, name))

@@ -31,6 +31,9 @@ def lower(value: Spec, prefix: str = "") -> Lowered:
                 traced.update(inner)
         elif kind.traced and isinstance(x, float) and math.isfinite(x):
             traced[path] = x
+        elif kind.traced and isinstance(x, tuple):
+            static.append((path, len(x)))
+            traced.update({f"{path}.{i}": one for i, one in enumerate(x)})
         else:
             static.append((path, x))
     return tuple(static), traced

@@ -162,6 +162,8 @@ class Penalty(Kind):
     """A penalty >= 0, a pair of them (key, value), or "optimal": chosen by the library."""
 
     why: str = ""
+    lo: ClassVar[float] = 0.0
+    open_lo: ClassVar[bool] = False
     traced: ClassVar[bool] = True
     OPTIMAL: ClassVar[str] = "optimal"
 

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from needlepoint.plotting.style import COLOURS, panels, styled
 
@@ -63,9 +64,7 @@ def doubt_panels(
     `measured` says in the legend what the measured points are.
     """
     columns = max(len(row) for row in shown)
-    figure, axes = panels(
-        len(shown), columns, max(6.4, 3.1 * columns + 0.4), 0.9 + 2.7 * len(shown), sharex=True, sharey=True
-    )
+    figure, axes = panels(len(shown), columns, max(7.6, 3.1 * columns + 0.4), 0.9 + 2.7 * len(shown), sharey=True)
     named: dict[str, Any] = {}
     doubtful = False
     for line_of_axes, row in zip(axes, shown, strict=True):
@@ -111,7 +110,7 @@ def _draw(axis: Any, curve: DoubtCurve) -> Any:
             zorder=5,
             capsize=2,
         )
-    return Line2D([], [], color=colour, linewidth=3)
+    return Patch(color=colour)
 
 
 # --- the map -------------------------------------------------------------------------------------
@@ -138,29 +137,21 @@ def stability_panels(shown: Sequence[StabilityPanel], repeats: int, d: int) -> F
     norm = LogNorm(0.1, 10.0, clip=True)
     image: Any = None
     for axis, panel in zip(axes[0], shown, strict=True):
+        # cells of one size, whatever the spacing of the values
+        columns, rows = ({x: i for i, x in enumerate(values)} for values in (panel.alpha, panel.lam))
         replicon = np.ma.masked_invalid(panel.replicon)
-        image = axis.pcolormesh(panel.alpha, panel.lam, replicon, shading="nearest", cmap="RdYlBu_r", norm=norm)
-        alphas, lams = np.meshgrid(panel.alpha, panel.lam)
-        doubt = ~np.asarray(panel.trusted, dtype=bool)
-        axis.plot(alphas[doubt], lams[doubt], "x", color="black", markersize=7, markeredgewidth=1.4)
+        image = axis.pcolormesh(replicon, cmap="RdYlBu_r", norm=norm, edgecolors="white", linewidth=0.4)
+        i, j = np.nonzero(~np.asarray(panel.trusted, dtype=bool))
+        axis.plot(j + 0.28, i + 0.5, "x", color="black", markersize=7, markeredgewidth=1.4)
         for alpha, lam, apart in panel.tried:
-            # a little aside, so that the cross of the same cell stays visible
-            axis.annotate(
-                str(apart),
-                (alpha, lam),
-                xytext=(11, 9),
-                textcoords="offset points",
-                ha="center",
-                va="center",
-                fontsize=7.5,
-                color="white" if apart else "black",
-                bbox={"boxstyle": "circle,pad=0.25", "fc": "black" if apart else "white", "ec": "black", "lw": 0.8},
-            )
+            disc = {"boxstyle": "circle,pad=0.3", "fc": "black" if apart else "white", "ec": "black", "lw": 0.8}
+            at = columns[alpha] + 0.68, rows[lam] + 0.5
+            colour = "white" if apart else "black"
+            axis.text(*at, f"{apart:2d}", ha="center", va="center", fontsize=7.5, color=colour, bbox=disc)
         axis.grid(False)
-        axis.set(xscale="log", yscale="log", title=panel.title, xlabel=r"samples over dimension $\alpha$")
-        axis.set_xticks(list(panel.alpha), [f"{a:g}" for a in panel.alpha])
-        axis.set_yticks(list(panel.lam), [f"{lam:g}" for lam in panel.lam])
-        axis.minorticks_off()
+        axis.set(title=panel.title, xlabel=r"samples over dimension $\alpha$")
+        axis.set_xticks(np.arange(len(panel.alpha)) + 0.5, [f"{a:.3g}" for a in panel.alpha])
+        axis.set_yticks(np.arange(len(panel.lam)) + 0.5, [f"{lam:.2g}" for lam in panel.lam])
     axes[0][0].set_ylabel(r"penalty $\lambda$")
     disc = {"linestyle": "", "marker": "o", "markersize": 10, "markeredgecolor": "black"}
     named = {
