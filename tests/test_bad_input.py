@@ -15,6 +15,7 @@ RANDOM = {2: 0.5, 3: 0.5}
 START = ndl.Overlaps(0.3, 0.4)
 DESCENT = ndl.ProjectedDescent(0.01, 5, START)
 UNIT = K(ndl.Erf(0.4), unit_norm=True)
+RIDGE = ndl.Ridge(2.0, 0.5)
 
 
 def sentence(error):
@@ -128,13 +129,6 @@ QUESTIONS = {
         BAD,
         "LinearRegression needs a fixed length",
     ),
-    "finite data": (predict(model=None, learner=ndl.BayesOptimal(alpha=2)), MISS, "alpha=2", "MaxSLR", "alpha=None"),
-    "finite data, measured": (
-        simulate(model=None, learner=ndl.BayesOptimal(alpha=2)),
-        MISS,
-        "BayesOptimal(alpha=2) on MaxSLR",
-        "alpha=None",
-    ),
     "descent": (
         predict(model=UNIT, learner=DESCENT),
         MISS,
@@ -199,6 +193,27 @@ QUESTIONS = {
         "activation='Softmax'",
         "one of Erf, Linear, Softmax, Softplus",
     ),
+    "no samples": (lambda: ndl.Ridge(0, 1), BAD, "Ridge(alpha=0.0): alpha must be > 0", "samples over d"),
+    "fewer samples": (lambda: ndl.Ridge(-2, 1), BAD, "Ridge(alpha=-2.0)", "> 0"),
+    "negative penalty": (lambda: ndl.Ridge(2, -0.1), BAD, "Ridge(lam=-0.1)", ">= 0"),
+    "negative penalty of a pair": (lambda: ndl.Ridge(2, (0.1, -0.1)), BAD, "lam=(0.1, -0.1)", ">= 0"),
+    "three penalties": (lambda: ndl.Ridge(2, (0.1, 0.1, 0.1)), BAD, "lam=(0.1, 0.1, 0.1)", "pair"),
+    "penalty by a wrong word": (lambda: ndl.Ridge(2, "optimum"), BAD, "lam='optimum'", "optimal"),
+    "start of ridge": (lambda: ndl.Ridge(2, 1, start="teacher"), BAD, "start='teacher'", "informed"),
+    "algorithm of ridge": (lambda: ndl.Ridge(2, 1, algorithm="adam"), BAD, "algorithm='adam'", "lbfgs"),
+    "ridge on the sphere": (
+        predict(SPIKED, UNIT, RIDGE),
+        MISS,
+        "a penalty chooses the norms",
+        "unit_norm=False has one",
+    ),
+    "ridge with another spread": (
+        predict(SPIKED.replace(relevant_std=0.5), learner=RIDGE),
+        MISS,
+        "relevant_std=0.5",
+        "relevant_std=1 has them",
+    ),
+    "ridge with a free constant": (predict(model=K(ndl.Erf(shift=None)), learner=RIDGE), BAD, "shift is None"),
     "landscape": (lambda: ndl.key_landscape(MAX, SOFTMAX, 1.5, 1.0), BAD, "alignment must be from -1 to 1"),
     "landscape of a regression": (
         lambda: ndl.key_landscape(MAX, ndl.LinearRegression(), 0.5, 1.0),
@@ -216,6 +231,30 @@ def test_a_question_without_an_answer_says_what_has_one(case):
     assert type(caught.value) is kind
     text = sentence(caught.value)
     assert all(phrase in text for phrase in phrases), text
+
+
+def test_a_weight_that_nothing_holds_is_said_to_be_so():
+    """Fewer samples than weights and no penalty: the training error is zero on a whole subspace."""
+    with pytest.raises(ndl.NotConverged, match="UNBOUNDED") as caught:
+        ndl.predict(SPIKED.replace(tokens=2), K(ndl.Linear()), ndl.Ridge(0.5, 0.0))
+    text = sentence(caught.value)
+    assert "held neither by the penalty nor by alpha=0.5 d samples" in text
+    assert "give a small penalty" in text
+    found = caught.value.result
+    assert found.status is ndl.Status.UNBOUNDED
+    assert found.stable is None
+    assert found.train_loss.value < 1e-3
+
+
+def test_a_tolerance_that_the_most_points_do_not_meet_is_reported():
+    question = SPIKED, K(ndl.Linear()), ndl.Ridge(5.0, 2.0)
+    with pytest.raises(ndl.NotConverged, match="NOISE_LIMITED") as caught:
+        ndl.predict(*question, tol=1e-7)
+    assert "1e-07 was asked for" in sentence(caught.value)
+    found = ndl.predict(*question, tol=1e-7, throw=False)
+    assert found.status is ndl.Status.NOISE_LIMITED
+    assert 1e-7 < found.excess_risk.error < 1e-2
+    assert found.stable is True
 
 
 # --- the command line ----------------------------------------------------------------------------
@@ -255,7 +294,6 @@ COMMANDS = {
         ["predict", *asked("MaxSLR({2: 0.5, 3: 0.5}, 2)", "LinearRegression()")],
         "give tokens as a whole number",
     ),
-    "finite data": (["predict", *asked(model=None, learner="BayesOptimal(2)")], "NoTheory", "alpha=2", "alpha=None"),
     "descent": (
         [
             "predict",

@@ -16,6 +16,7 @@ load_simulation()
 
 ERF = ndl.KeyValueAttention(ndl.Erf(scale=0.4), unit_norm=True)
 FREE = ndl.KeyValueAttention(ndl.Erf(scale=0.4, offset=1.0))
+SOFTMAX = ndl.KeyValueAttention(ndl.Softmax())
 START = ndl.Overlaps(0.3, 0.4, 0.1, -0.1, 0.2)
 # the smallest sensible instance of every spec; a new spec must be added here to be covered
 EXAMPLES = {
@@ -40,10 +41,19 @@ def test_every_spec_has_an_example():
         assert set(names) <= set(EXAMPLES)
 
 
+# where a rule asks for more than the example: free norms, tokens of one spread
+SPECIAL = {
+    "Ridge": {"KeyValueAttention": SOFTMAX, "SpikedSLR": ndl.SpikedSLR(3, snr=4.0, noise=0.2)},
+    "GradientFlow": {"KeyValueAttention": FREE},
+}
+
+
 def asked(task, model, learner):
-    """The example question, with free norms where the rule asks for them."""
-    free = model == "KeyValueAttention" and (learner == "GradientFlow" or (task, learner) == ("MaxSLR", "OnlineSGD"))
-    return (EXAMPLES[task], FREE if free else EXAMPLES[model], EXAMPLES[learner])
+    """The example question, with what the rule asks for."""
+    special = SPECIAL.get(learner, {})
+    if (task, learner) == ("MaxSLR", "OnlineSGD"):
+        special = {"KeyValueAttention": FREE}
+    return tuple(special.get(name, EXAMPLES[name]) for name in (task, model, learner))
 
 
 def combinations():

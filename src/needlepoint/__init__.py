@@ -50,6 +50,12 @@ if TYPE_CHECKING:
     from needlepoint.studies.sweeps import Simulation as Simulation
     from needlepoint.tasks.single_location import MaxSLR as MaxSLR
     from needlepoint.tasks.single_location import SpikedSLR as SpikedSLR
+    from needlepoint.theory.bayes_samples import Branch as Branch
+    from needlepoint.theory.bayes_samples import bayes_branches as bayes_branches
+    from needlepoint.theory.bayes_scan import BayesPoint as BayesPoint
+    from needlepoint.theory.bayes_scan import BayesTransition as BayesTransition
+    from needlepoint.theory.bayes_scan import bayes_scan as bayes_scan
+    from needlepoint.theory.bayes_scan import bayes_transition as bayes_transition
     from needlepoint.theory.landscape import FixedPoint as FixedPoint
     from needlepoint.theory.landscape import fixed_points as fixed_points
     from needlepoint.theory.landscape import nullcline as nullcline
@@ -90,6 +96,8 @@ _HOMES = {
     "studies.study": ("Study", "open_study", "sweep"),
     "studies.sweeps": ("Simulation",),
     "tasks.single_location": ("MaxSLR", "SpikedSLR"),
+    "theory.bayes_samples": ("Branch", "bayes_branches"),
+    "theory.bayes_scan": ("BayesPoint", "BayesTransition", "bayes_scan", "bayes_transition"),
     "theory.landscape": (
         "FixedPoint",
         "fixed_points",

@@ -15,7 +15,7 @@ IDS = {"softmax-snr", "softmax-length", "softmax-random-lengths", "softmax-decay
 
 
 def test_all_figures_of_the_paper():
-    assert {f.id for f in figures().values() if f.paper == PAPER} == IDS
+    assert {f.id for f in figures().values() if f.paper == PAPER} >= IDS
 
 
 @pytest.mark.parametrize(("size", "steps"), [("quick", 16), ("full", 40)])

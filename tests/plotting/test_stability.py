@@ -78,8 +78,10 @@ def test_the_map_crosses_what_is_doubtful_and_counts_starts():
     )
     figure = stability_panels([panel, panel], 16, 100)
     axis = figure.axes[0]
-    np.testing.assert_array_equal(axis.lines[0].get_xydata(), [[1.0, 0.1], [2.0, 0.1]])
-    assert [(t.get_text(), t.xy) for t in axis.texts] == [("7", (1.0, 0.1)), ("0", (2.0, 1.0))]
+    np.testing.assert_array_equal(np.floor(axis.lines[0].get_xydata()), [[0, 0], [1, 0]])  # cells (alpha, penalty)
+    places = [(t.get_text(), *np.floor(t.get_position())) for t in axis.texts]
+    assert places == [("7", 0, 0), ("0", 1, 1)]
+    assert [t.get_text() for t in axis.get_yticklabels()] == ["0.1", "1"]
     assert [t.get_color() for t in axis.texts] == ["white", "black"]
     values = axis.collections[0].get_array()
     assert np.ma.count_masked(values) == 1  # a replicon that is not known has no colour

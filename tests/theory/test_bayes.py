@@ -109,7 +109,7 @@ def test_limits_and_lengths():
     assert limit.excess_risk.value == 0.0
     assert not limit.exact
     assert "give d=" in limit.notes[0]
-    with pytest.raises(ndl.NoTheory, match="alpha=None"):
+    with pytest.raises(ndl.InvalidParameter, match="needs noise > 0"):
         ndl.predict(ndl.MaxSLR(2, 2.0), None, ndl.BayesOptimal(alpha=2.0))
 
 

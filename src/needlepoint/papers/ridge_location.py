@@ -21,6 +21,9 @@ PENALTY = 0.5
 
 ATTENTIONS = {"softmax": KeyValueAttention(Softmax()), "linear": KeyValueAttention(Linear())}
 BAYES = "Bayes-optimal"
+BAYES_TASKS = (SpikedSLR, MaxSLR)
+"""Tasks whose Bayes-optimal line is drawn."""
+
 _COLOURS = {"softmax": 0, "linear": 1, BAYES: 5}
 COLUMNS = ["panel", "curve", "source", "x", "excess_risk", "error", "error_kind", "status"]
 ALPHA, EXCESS = r"samples over dimension $\alpha$", "excess risk"
@@ -47,12 +50,12 @@ QUICK = ("spiked, snr 1, 2 tokens", "spiked, snr 2, 2 tokens", "max, snr infinit
 
 
 def _options(size: Size) -> dict[str, Any]:
-    return {"d": 100 if size == "quick" else 400, "repeats": 16, "samples": 20_000, "seed": 1}
+    return {"d": 100 if size == "quick" else 200, "repeats": 16, "samples": 20_000, "seed": 1}
 
 
 def _theory(size: Size) -> dict[str, Any]:
-    """Options of a prediction: at quick size the excess risk to the width of a line."""
-    return {"tol": 0.01} if size == "quick" else {}
+    """Options of a prediction: the excess risk to the width of a line, or less."""
+    return {"tol": 0.01 if size == "quick" else 0.005}
 
 
 def _ridge(
@@ -67,7 +70,7 @@ def _ridge(
 
 
 def _bayes(task: Spec, alpha: float, label: str) -> list[Point]:
-    if not isinstance(task, SpikedSLR):
+    if not isinstance(task, BAYES_TASKS):
         return []
     return [Point("predict", task, None, BayesOptimal(alpha), label=label, x=alpha)]
 
@@ -135,7 +138,7 @@ _TICKS = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 def _alpha_points(size: Size) -> list[Point]:
-    full = [0.5 * 16 ** (i / 16) for i in range(17)]
+    full = [0.5, 0.7, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0]
     alphas, measured = ([0.5, 1.0, 1.25, 1.5, 2.0, 4.0, 8.0], (1.0, 4.0)) if size == "quick" else (full, _TICKS)
     points = []
     for case in QUICK if size == "quick" else CASES:
@@ -166,8 +169,8 @@ register(
         "Excess risk against the number of samples",
         PAPER,
         "Attention trained on alpha d sequences with a penalty of 0.5 on key and value, label noise 0.1: softmax needs "
-        "fewer samples than linear attention, which overfits where samples are about as many as weights. Broken lines: "
-        "the theory itself says that it is not to be trusted. Black: the best possible from the same samples.",
+        "fewer samples than linear attention, which overfits at three tokens around alpha = 2. Broken lines: the "
+        "theory itself says that it is not to be trusted. Black: the best possible from the same samples.",
         _alpha_points,
         _draw_alpha,
     )
@@ -180,11 +183,7 @@ _BEST = {name: f"{name}, best penalties" for name in ATTENTIONS}
 
 
 def _optimal_points(size: Size) -> list[Point]:
-    alphas, measured = (
-        ([1.0, 2.0, 4.0], (1.0, 4.0))
-        if size == "quick"
-        else ([0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0], (1.0, 2.0, 4.0, 8.0))
-    )
+    alphas, measured = [1.0, 2.0, 4.0, 8.0], (1.0, 4.0) if size == "quick" else (1.0, 2.0, 4.0, 8.0)
     cases = ("spiked, snr 2, 2 tokens",) if size == "quick" else tuple(CASES)
     points = []
     for case in cases:
@@ -245,7 +244,7 @@ def _penalty_case(alpha: float) -> str:
 
 def _penalty_points(size: Size) -> list[Point]:
     lams = (
-        (0.03, 0.1, 0.2, 0.3, 0.6, 1.0, 2.0, 4.0, 10.0)
+        (0.1, 0.15, 0.2, 0.3, 0.6, 1.0, 2.0, 4.0, 10.0)
         if size == "quick"
         else [0.03 * 1000 ** (i / 24) for i in range(21)]
     )
@@ -268,7 +267,7 @@ def _draw_penalty(records: Sequence[Record]) -> Drawing:
         _PENALTY_TICKS,
         xlabel=r"penalty $\lambda$ on key and value",
         ylabel=EXCESS,
-        limits=(0.2, 1.25),
+        limits=(0.2, 1.8),
     )
 
 
@@ -291,7 +290,7 @@ register(
 def _map_points(size: Size) -> list[Point]:
     if size == "quick":
         alphas, lams = (0.5, 1.0, 2.0, 4.0, 8.0), (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-        tried = {(alpha, lam) for alpha in (1.0, 2.0, 4.0) for lam in (0.1, 1.0)}
+        tried = {(alpha, lam) for alpha in (1.0, 2.0, 4.0) for lam in (0.1, 1.0)} | {(4.0, 0.03)}
     else:
         alphas = tuple(0.5 * 2 ** (i / 2) for i in range(9))
         lams = tuple(0.01 * 10 ** (i / 4) for i in range(11))
@@ -354,7 +353,7 @@ register(
         PAPER,
         "Spiked tokens, L = 2, snr 2: the theory flags itself at weak penalties and few samples (crosses: a replicon "
         "of 1 or more, or a proximal map that jumps), and there training from a random and from an informed start ends "
-        "at different minima (numbers).",
+        "at different minima (numbers). The flags are no guarantee: starts end apart in cells without a cross too.",
         _map_points,
         _draw_map,
     )
@@ -403,8 +402,8 @@ def _draw_branches(records: Sequence[Record]) -> Drawing:
                 0,
                 "-",
             ),
-            _branch("what algorithms reach, where it is worse (hard phase)", [x for x in low if x[0] > equal], 1, "--"),
-            _branch("informed starts, where that is not optimal", [x for x in high if x[0] <= equal], 5, ":"),
+            _branch("reached by algorithms", [x for x in low if x[0] > equal], 1, "--"),
+            _branch("reached from the teachers", [x for x in high if x[0] <= equal], 5, ":"),
         ]
         shown.append(CurvePanel(panel, ALPHA, curves, xscale="linear", yscale="linear"))
         rows += [

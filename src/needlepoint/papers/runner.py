@@ -111,7 +111,7 @@ def reproduce(
     files = save(drawing, out / figure.id)
     statuses = [(r.point, r.result) for r in records if hasattr(r.result, "status")]
     troubles = tuple(
-        f"{p.verb} {p.label}: {r.status.name}, {r.status.sentence}" for p, r in statuses if not r.status.ok
+        f"{p.verb} {p.label}: {r.status.name}, {r.status.sentence}" for p, r in statuses if not r.status.finished
     )
     return Reproduced(figure, files, tuple(agreement(records)), troubles, time.monotonic() - start)
 

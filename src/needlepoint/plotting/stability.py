@@ -76,8 +76,10 @@ def doubt_panels(
                 named[curve.label] = _draw(axis, curve)
             axis.set(xscale="log", title=panel.title, xlabel=xlabel)
             axis.set_ylim(*limits)
-            if ticks:
-                axis.set_xticks(list(ticks), [f"{t:g}" for t in ticks])
+            if ticks and panel.curves:
+                low, high = min(min(c.x) for c in panel.curves), max(max(c.x) for c in panel.curves)
+                inside = [t for t in ticks if low <= t <= high]
+                axis.set_xticks(inside, [f"{t:g}" for t in inside])
                 axis.set_xticks([], minor=True)
         line_of_axes[0].set_ylabel(ylabel)
     named["theory"] = Line2D([], [], color=_GREY)
@@ -147,7 +149,7 @@ def stability_panels(shown: Sequence[StabilityPanel], repeats: int, d: int) -> F
             disc = {"boxstyle": "circle,pad=0.3", "fc": "black" if apart else "white", "ec": "black", "lw": 0.8}
             at = columns[alpha] + 0.68, rows[lam] + 0.5
             colour = "white" if apart else "black"
-            axis.text(*at, f"{apart:2d}", ha="center", va="center", fontsize=7.5, color=colour, bbox=disc)
+            axis.text(*at, str(apart), ha="center", va="center", fontsize=7.5, color=colour, bbox=disc)
         axis.grid(False)
         axis.set(title=panel.title, xlabel=r"samples over dimension $\alpha$")
         axis.set_xticks(np.arange(len(panel.alpha)) + 0.5, [f"{a:.3g}" for a in panel.alpha])
@@ -159,7 +161,7 @@ def stability_panels(shown: Sequence[StabilityPanel], repeats: int, d: int) -> F
         f"training (d = {d}): two starts agree in all {repeats} repeats": Line2D(
             [], [], markerfacecolor="white", **disc
         ),
-        f"they end apart in this many of {repeats}": Line2D([], [], markerfacecolor="black", **disc),
+        f"they end apart in that many of {repeats}": Line2D([], [], markerfacecolor="black", **disc),
     }
     figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=3)
     figure.colorbar(image, ax=list(axes[0]), shrink=0.9, extend="both", label="replicon (unstable above 1)")

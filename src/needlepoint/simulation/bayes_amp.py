@@ -25,8 +25,9 @@ from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 
 _LARGEST = 4e8  # numbers in a data set (3.2 GB)
 _CHUNK = 2_000_000  # numbers held at once besides the data
-_STEPS = 400
+_STEPS = 1000
 _DAMPING = 0.5  # of weights, variances and scores; undamped, a mode off the invariant manifold grows at finite d
+_PATIENCE, _STRONGER = 400, 0.8  # steps after which what circles is damped more
 _TOLERANCE = 1e-4  # of a step
 
 
@@ -125,7 +126,7 @@ def amp(task: SingleLocation, alpha: float, data: list[Data]) -> Posterior:
     k, v, V_k, V_v = np.zeros(d), np.zeros(d), 1.0, 1.0
     old = [(np.zeros(part.x.shape[:2]), np.zeros(part.x.shape[:2])) for part in data]
     for step in range(_STEPS):
-        keep = _DAMPING if step else 0.0
+        keep = 0.0 if step == 0 else _DAMPING if step < _PATIENCE else _STRONGER
         pull_k, pull_v, Lam_k, Lam_v, new = np.zeros(d), np.zeros(d), 0.0, 0.0, []
         place = PlaceNoise(snr, math.sqrt(V_k)) if isinstance(task, MaxSLR) else None
         for part, (g_k, g_v) in zip(data, old, strict=True):

@@ -8,8 +8,6 @@ import math
 import numpy as np
 from scipy import interpolate, special
 
-from needlepoint.core.dispatch import rule
-from needlepoint.core.errors import NoTheory
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.results import Prediction
 from needlepoint.core.status import Status
@@ -27,14 +25,8 @@ _LARGEST_LINE, _LARGEST_TABLE = 1_000_000, 400_000_000  # nodes; beyond them sam
 _RESOLVED = 1e-4  # relative error above which the integral gives way to sampling
 
 
-@rule("predict", MaxSLR, None, BayesOptimal)
 def predict_known(task: SingleLocation, model: None, learner: BayesOptimal, options: Options) -> Prediction:
     """The posterior mean of the label with known k*, v*: sum of v* . X_l weighted by P(J = l | X)."""
-    if learner.alpha is not None:
-        raise NoTheory(
-            f"no rule for BayesOptimal(alpha={learner.alpha:g}) on {type(task).__name__}; the nearest is "
-            "BayesOptimal() with alpha=None (infinite data)."
-        )
     limit = learner.d is None and task.label_var != 1.0
     if limit:
         excess = Estimate(0.0)

@@ -55,6 +55,7 @@ class Branch:
 
 
 @rule("predict", SpikedSLR, None, BayesOptimal)
+@rule("predict", MaxSLR, None, BayesOptimal)
 def predict_bayes(task: SingleLocation, model: None, learner: BayesOptimal, options: Options) -> Prediction:
     """The branch of larger free energy; where the other is the one that algorithms reach, a note says so."""
     if learner.alpha is None:

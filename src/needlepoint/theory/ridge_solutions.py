@@ -97,13 +97,22 @@ def solve(
     if len(places) == 2:
         places = _distinct(places, found.residual)
     solutions = [refined(coarse, name, place, tol, progress=progress) for name, place in places]
+    if len(solutions) == 2 and not _differ(*solutions):
+        solutions = solutions[:1]  # apart by the noise of the few points that they were sought with
     return sorted(solutions, key=lambda s: (not math.isfinite(s.energy.value), s.energy.value))
+
+
+def _differ(one: Solution, other: Solution) -> bool:
+    """Do two refined solutions differ by more than their errors?"""
+    gap = np.abs(np.subtract(one.order, other.order))
+    error = np.add(one.order_error, other.order_error)
+    return not np.all(gap <= np.maximum(error, _APART * np.abs(one.order)))
 
 
 def _continued(coarse: Equations, near: Mapping[float, Solution], tol: float) -> Solution | None:
     """Each scrambling from where its neighbours' solutions point; None where that does not settle."""
     last = list(near.values())[-1]
-    level = last.equations.log2_points - (last.excess_risk.error < tol / 4 and last.equations.log2_points > COARSE)
+    level = max(COARSE, last.equations.log2_points + min(0, _more(last.excess_risk.error, 0.8 * tol)))
     equations = replace(coarse, log2_points=level, scrambles=SCRAMBLES)
     # the polynomial through the neighbours with the same points, read off at distance 0
     alike = {t: s for t, s in near.items() if s.equations.log2_points == last.equations.log2_points}
@@ -145,12 +154,16 @@ def refined(
         error = solution.excess_risk.error
         if solution.status not in (Status.CONVERGED, Status.MAX_STEPS) or error <= tol or level >= last:
             break
-        more = math.ceil(math.log2(error / tol) / _RATE) if math.isfinite(error) else 1
-        level, place = min(last, level + max(1, more)), solution.seed
+        level, place = min(last, level + max(1, _more(error, tol))), solution.seed
         progress(0.2 + 0.6 * level / last)
     if solution.status is Status.CONVERGED and not error <= tol:
         return replace(solution, status=Status.NOISE_LIMITED)
     return solution
+
+
+def _more(error: float, tol: float) -> int:
+    """How many doublings of the points bring the error to `tol`; negative where it is below."""
+    return math.ceil(math.log2(error / tol) / _RATE) if 0 < error < math.inf else 1
 
 
 def is_cheap(task: SingleLocation, model: KeyValueAttention) -> bool:

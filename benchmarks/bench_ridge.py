@@ -1,0 +1,67 @@
+"""Ridge predictions: CPU time of a point by tokens and tolerance, of a curve by continuation."""
+
+import numpy as np
+import pytest
+
+import needlepoint as ndl
+from needlepoint.theory.curves import predict_curves
+from needlepoint.theory.ridge_solutions import solve
+
+NOISE, SNR = 0.1, 2.0
+WANTED = {2: 1.0, 3: 8.0, 5: 60.0}  # seconds at 3e-3
+
+
+def question(activation, tokens, alpha=5.0, lam=0.5):
+    return ndl.SpikedSLR(tokens, snr=SNR, noise=NOISE), ndl.KeyValueAttention(activation), ndl.Ridge(alpha, lam)
+
+
+@pytest.mark.parametrize("tol", [3e-3, 1e-3])
+@pytest.mark.parametrize("tokens", WANTED)
+@pytest.mark.parametrize("activation", [ndl.Softmax(), ndl.Linear()], ids=["softmax", "linear"])
+@pytest.mark.parametrize("lam", [0.5, 0.1])
+def test_one_point(benchmark, clock, report, activation, tokens, tol, lam):
+    """Wanted at 3e-3, after compilation: 1, 8 and 60 s for 2, 3 and 5 tokens."""
+    asked = question(activation, tokens, lam=lam)
+    ndl.predict(*asked, throw=False, tol=tol)
+    seconds, found = clock(ndl.predict, *asked, throw=False, tol=tol)
+    benchmark.pedantic(ndl.predict, asked, {"throw": False, "tol": tol}, rounds=1)
+    benchmark.extra_info.update(seconds=seconds, error=found.excess_risk.error)
+    report(
+        f"{type(activation).__name__}, {tokens} tokens, lam {lam:g}, tol {tol:g}: {seconds:.2f} s, "
+        f"{found.status.name}, {found.excess_risk.value:.4f} +- {found.excess_risk.error:.1e}"
+    )
+
+
+@pytest.mark.parametrize("tokens", [2, 3])
+@pytest.mark.parametrize("activation", [ndl.Softmax(), ndl.Linear()], ids=["softmax", "linear"])
+def test_a_curve(benchmark, clock, report, activation, tokens):
+    """Wanted: 20 points by continuation in at most 8 times one cold point."""
+    asked = [question(activation, tokens, alpha=float(a)) for a in np.geomspace(1.5, 10.0, 20)]
+    predict_curves([asked])
+    for one in asked:
+        ndl.predict(*one, throw=False)
+    cold, ones = clock(lambda: [ndl.predict(*one, throw=False) for one in asked])
+    curve, found = clock(predict_curves, [asked])
+    for a, b in zip(found[0], ones, strict=True):
+        assert abs(a.risk.value - b.risk.value) <= a.risk.error + b.risk.error
+    benchmark.pedantic(predict_curves, ([asked],), rounds=1)
+    ratio = curve / (cold / len(asked))
+    benchmark.extra_info.update(ratio=ratio)
+    report(
+        f"{type(activation).__name__}, {tokens} tokens, 20 alphas: a cold point {cold / len(asked):.3f} s, the curve "
+        f"{curve:.2f} s, ratio {ratio:.1f}"
+    )
+
+
+@pytest.mark.parametrize("activation", [ndl.Softmax(), ndl.Linear()], ids=["softmax", "linear"])
+def test_error_against_time(benchmark, clock, report, activation):
+    """The error that is reported, and the CPU time, as the tolerance falls."""
+    task, model, learner = question(activation, 2, lam=0.1)
+    for tol in (1e-2, 3e-3, 1e-3, 3e-4):
+        solve(task, model, learner.alpha, learner.penalties, tol=tol)
+        seconds, found = clock(solve, task, model, learner.alpha, learner.penalties, tol=tol)
+        report(
+            f"{type(activation).__name__}, tol {tol:g}: {seconds:.2f} s, 8 x 2^{found[0].equations.log2_points}, "
+            f"{found[0].excess_risk.value:.5f} +- {found[0].excess_risk.error:.1e}"
+        )
+    benchmark.pedantic(solve, (task, model, learner.alpha, learner.penalties), {"tol": 1e-2}, rounds=1)
