@@ -112,7 +112,7 @@ def _differ(one: Solution, other: Solution) -> bool:
 def _continued(coarse: Equations, near: Mapping[float, Solution], tol: float) -> Solution | None:
     """Each scrambling from where its neighbours' solutions point; None where that does not settle."""
     last = list(near.values())[-1]
-    level = max(COARSE, last.equations.log2_points + min(0, _more(last.excess_risk.error, 0.8 * tol)))
+    level = max(COARSE, last.equations.log2_points + min(0, _more(last.excess_risk.error, tol)))
     equations = replace(coarse, log2_points=level, scrambles=SCRAMBLES)
     # the polynomial through the neighbours with the same points, read off at distance 0
     alike = {t: s for t, s in near.items() if s.equations.log2_points == last.equations.log2_points}
@@ -120,12 +120,13 @@ def _continued(coarse: Equations, near: Mapping[float, Solution], tol: float) ->
     for t, solution in alike.items():
         trend = trend + pack(solution.rows) * math.prod(other / (other - t) for other in alike if other != t)
     x = x + np.clip(trend - x, -_TREND, _TREND)
-    slope = np.repeat(last.seed.slope[None], SCRAMBLES, axis=0)
+    place = Seed(x.mean(axis=0), coarse.slope(x.mean(axis=0)))
+    slope = np.repeat(place.slope[None], SCRAMBLES, axis=0)
     settled = max(_settled(tol), _CALM * float(np.max(np.std(pack(last.rows), axis=0))))
     found = equations.solve(x, settled, slope, most=12)
     if not np.all(found.residual <= settled):
         return None
-    solution = _solution(equations, last.start, found, last.seed, tol)
+    solution = _solution(equations, last.start, found, place, tol)
     if solution.status is Status.CONVERGED and solution.excess_risk.error > tol:
         return refined(coarse, last.start, solution.seed, tol, level + 1)
     return solution
@@ -147,7 +148,8 @@ def refined(
     coarse: Equations, name: str, place: Seed, tol: float, level: int | None = None, progress: Progress = silent
 ) -> Solution:
     """Raise the number of points until the excess risk is known to `tol`, or the budget ends."""
-    last, level = _CHEAP if is_cheap(coarse.task, coarse.model) else _DEAR, level or COARSE
+    last = _CHEAP if is_cheap(coarse.task, coarse.model) else _DEAR
+    level = min(level or COARSE, last)
     while True:
         equations = replace(coarse, log2_points=level, scrambles=SCRAMBLES)
         solution = _at_level(equations, name, place, tol)
