@@ -249,7 +249,7 @@ def test_a_metric_that_only_training_has():
     (axis,) = figure.axes
     assert not [line for line in axis.lines if line.get_linestyle() == "-"]
     assert texts(figure) == [r"$\epsilon$ = 0", r"$\epsilon$ = 1", "training, $d$ = 100"]
-    assert axis.get_ylabel() == "train loss"
+    assert axis.get_ylabel() == r"$E_{\mathrm{train}}$ (train loss)"
     mesh = render(plot(study, "train_loss", kind="map")).axes[0].collections[0]
     np.testing.assert_array_equal(mesh.get_array(), [[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]])
 
@@ -343,7 +343,7 @@ def test_the_mesh_holds_the_values_in_cells_around_the_points():
     np.testing.assert_allclose(mesh.get_coordinates()[0, :, 0], [0.5, 1.5, 3.0, 5.0])
     np.testing.assert_allclose(mesh.get_coordinates()[:, 0, 1], 10.0 ** np.arange(-1.5, 3))
     assert (axis.get_xscale(), axis.get_yscale(), bar.get_ylabel()) == ("linear", "log", "$R$ (excess risk)")
-    assert (axis.get_xlabel(), axis.get_ylabel()) == (r"$\alpha$ (alpha)", "learner.lam")
+    assert (axis.get_xlabel(), axis.get_ylabel()) == (r"$\alpha$ (alpha)", "$r$ (lam)")
     assert not isinstance(mesh.norm, LogNorm)
     assert figure.legends == []
 

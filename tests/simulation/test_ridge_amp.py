@@ -68,7 +68,7 @@ def test_divergences_are_derivatives_of_the_proximal_map(model):
         channel, sample = Channel(constants, *V), Sample(y, fields[:, 0].T, fields[:, 1].T)
         scores = proximal(activation, channel, sample).scores
         for _ in range(2):  # the map is good to the root of rounding; differences need more
-            slope, bend = curvature(activation, channel, sample, scores)
+            slope, bend, _ = curvature(activation, channel, sample, scores)
             scores = scores - jnp.linalg.solve(jnp.moveaxis(bend, -1, 0), slope.T[..., None])[..., 0].T
         at = reply(activation, channel, sample, scores)
         return jnp.stack([at.g_k.T, at.g_v.T], axis=1)

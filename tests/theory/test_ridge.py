@@ -73,7 +73,7 @@ def test_reference_values_that_are_trusted(case):
 @pytest.mark.paper
 @pytest.mark.parametrize("case", DOUBTFUL)
 def test_reference_values_that_are_not_trusted_are_met_roughly_and_flagged(case):
-    prediction = predicted(case, 5e-3)
+    prediction = predicted(case, 0.02 if "|0.01|0.01|" in case else 5e-3)  # half of the file's tolerance, or alike
     assert prediction.stable is False
     assert prediction.status in (ndl.Status.UNSTABLE, ndl.Status.NOISE_LIMITED)
     assert any("not to be trusted" in note for note in prediction.notes)

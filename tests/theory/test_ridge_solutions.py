@@ -87,7 +87,8 @@ def test_conjugates_are_derivatives_of_the_mean_envelope(case):
 @pytest.mark.montecarlo
 @pytest.mark.parametrize("case", [name for name, (_, task) in CASES.items() if by_parts(task)])
 def test_the_conjugate_of_the_overlap_with_the_key_on_the_softmax_place(case):
-    conjugate, derivative = derivatives(equations(case, points=14), TAME, {"m": -1.0})["m_k"]
+    points = 15 if case.startswith("linear") else 13  # the force on a linear score has the heaviest tail
+    conjugate, derivative = derivatives(equations(case, points=points), TAME, {"m": -1.0})["m_k"]
     gap, error = derivative - conjugate, np.std(derivative - conjugate, ddof=1) / math.sqrt(SCRAMBLES)
     assert error < 0.01 * np.abs(np.mean(conjugate))
     assert abs(np.mean(gap)) < 6 * error  # 8 scramblings: Student's 6 is a normal 3.8

@@ -31,7 +31,7 @@ QUICK = [
     ("linear", "argmax", 3, "strong"),
     ("linear", "spiked", 3, "weak"),
 ]
-SMALL, LARGE = ((40, 32), (80, 32), (160, 24)), ((80, 96), (160, 64), (320, 40))
+SMALL, LARGE = ((40, 32), (80, 32), (160, 32)), ((80, 96), (160, 64), (320, 40))
 """(d, repeats)."""
 COMPARED = {"risk", "train_loss", "energy", "key", "value", "key_sq", "value_sq"}
 
@@ -53,8 +53,8 @@ def check(case, sizes, samples, tol):
     assert {e.metric for e in comparison.extrapolations} >= COMPARED
     # power: what is extrapolated is known to a per cent at its largest size, and predicted at least as well
     for name in ("risk", "energy"):
-        assert found[-1].metrics[name].error < 0.012 * found[-1].metrics[name].value
-        assert prediction.metrics[name].error < 0.012 * prediction.metrics[name].value
+        assert found[-1].metrics[name].error < 0.01 * found[-1].metrics[name].value
+        assert prediction.metrics[name].error < 0.01 * prediction.metrics[name].value
     return comparison
 
 
@@ -74,7 +74,7 @@ def test_training_at_larger_sizes_extrapolates_to_the_prediction(case):
 
 
 @pytest.mark.negative
-@pytest.mark.parametrize("wrong", [{"alpha": 1.15 * ALPHA}, {"lam": 1.3}], ids=["alpha", "lam"])
+@pytest.mark.parametrize("wrong", [{"alpha": 1.25 * ALPHA}, {"lam": 1.4}], ids=["alpha", "lam"])
 def test_the_prediction_of_another_learner_is_refuted(wrong):
     case = QUICK[0]
     task, model, learner = question(*case)
