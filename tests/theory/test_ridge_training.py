@@ -160,7 +160,7 @@ def test_where_training_depends_on_the_start_the_prediction_says_not_to_trust_it
     assert prediction.replicon > 1
     assert any(note.startswith("not to be trusted: ") for note in prediction.notes)
     apart = ndl.simulate(*question, d=80, repeats=16, samples=1000)
-    # 13 of 16 repeats were seen to end apart; one in two would be refused with probability .01
+    # 13 of 16 repeats were seen to end apart; at that rate 8 or fewer have probability .005
     assert apart.starts_apart.value > 0.5
     trusted = TASKS["spiked", 2], MODELS["linear"], ndl.Ridge(ALPHA, 2.0)
     assert ndl.predict(*trusted).stable is True
