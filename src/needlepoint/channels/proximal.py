@@ -108,6 +108,33 @@ def linear_scores(channel: Channel, sample: Sample) -> Any:
     return jnp.sqrt(channel.V_k) * (S + w * Z) / ((1 - w) * (1 + w)) - 1
 
 
+class Divergence(NamedTuple):
+    """Minus the divergences of the forces by their own fields, and the derivative of g_v on the first token by y."""
+
+    k: Any
+    v: Any
+    label: Any
+
+
+def linear_divergence(channel: Channel, at: Reply) -> Divergence:
+    r"""eq:linear-response. With $S = (1 + \chi)/\sqrt{V_k}$, $Z = z/\sqrt{V_v}$ and $F = 1 +
+    \frac{\rho^2}2\left[\frac{|S + Z|^2}{1 - w} + \frac{|S - Z|^2}{1 + w}\right]$: $\mathrm{div}g_k =
+    \frac1{V_k}\left[\frac{Lw^2}{1 - w^2} - \frac{\rho^2|Z + wS|^2}{F(1 - w^2)^2}\right]$, $\mathrm{div}g_v$ alike
+    with $S$ and $Z$ exchanged, $\partial_yg_{v,1} = \sqrt{V_k}\frac{S_1 + wZ_1}{F(1 - w^2)}$.
+    """
+    S, Z = at.weights / jnp.sqrt(channel.V_k), at.values / jnp.sqrt(channel.V_v)
+    rho_sq = channel.V_k * channel.V_v
+    w = jnp.sqrt(rho_sq) * at.residual
+    room = (1 - w) * (1 + w)
+    F = 1 + rho_sq / 2 * (jnp.sum((S + Z) ** 2, axis=0) / (1 - w) + jnp.sum((S - Z) ** 2, axis=0) / (1 + w))
+
+    def divergence(pull: Any) -> Any:
+        return len(S) * w**2 / room - rho_sq * jnp.sum(pull**2, axis=0) / (F * room**2)
+
+    label = jnp.sqrt(channel.V_k) * (S[0] + w * Z[0]) / (F * room)
+    return Divergence(-divergence(Z + w * S) / channel.V_k, -divergence(S + w * Z) / channel.V_v, label)
+
+
 # --- softmax over two tokens: one dimension -----------------------------------------------------
 
 

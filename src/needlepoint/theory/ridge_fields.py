@@ -10,7 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import linalg, special
 
-from needlepoint.channels.proximal import Channel, Minima, Reply, Sample, patient, proximal, reply
+from needlepoint.channels.proximal import (
+    Channel,
+    Divergence,
+    Minima,
+    Reply,
+    Sample,
+    linear_divergence,
+    patient,
+    proximal,
+    reply,
+)
 from needlepoint.models.activations import Activation, Linear, Softmax
 from needlepoint.numerics.gaussian import sobol_normals
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
@@ -241,11 +251,17 @@ def means(
         rest_k = jnp.sqrt(order.q_k if spiked else order.q_k - order.m_k**2)
         rest_v = jnp.sqrt(order.q_v - order.m_v**2 / T)
 
-        def integrands(at: Reply) -> Means:
+        def stein(at: Reply) -> Divergence:
             V_k = -jnp.sum(at.g_k * base.score, axis=0) / rest_k
             others = jnp.sum(at.g_v[1:] * base.value[1:], axis=0) / jnp.sqrt(order.q_v)
             V_v = -(others + at.g_v[0] * base.value[0] / rest_v)
-            m_v = at.g_v[0] * (sample.y - order.m_v * base.value[0] / rest_v) / T
+            return Divergence(V_k, V_v, at.g_v[0] * (sample.y - order.m_v * base.value[0] / rest_v) / T)
+
+        def integrands(at: Reply) -> Means:
+            V_k, V_v, m_v = forms = stein(at)
+            if issubclass(activation, Linear):
+                # linear attention never jumps: derivatives do as well, and the two errors all but cancel in the risk
+                V_k, V_v, m_v = ((a + b) / 2 for a, b in zip(forms, linear_divergence(channel, at), strict=True))
             if spiked:
                 m_k = jnp.sqrt(law["snr"]) * at.g_k[0]
             elif p is not None:
