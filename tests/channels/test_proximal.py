@@ -9,7 +9,15 @@ import pytest
 
 import needlepoint as ndl
 from needlepoint.channels import proximal as channel_module
-from needlepoint.channels.proximal import Channel, Sample, patient, proximal, search
+from needlepoint.channels.proximal import (
+    Channel,
+    Sample,
+    linear_divergence,
+    linear_scores,
+    patient,
+    proximal,
+    search,
+)
 
 
 def sink(scores):
@@ -171,6 +179,21 @@ def test_one_token_of_a_normalised_activation_is_free():
         np.testing.assert_allclose(found.scores, sample.w_chi, rtol=0, atol=1e-12)
         expected = (sample.y - sample.w_z[0]) ** 2 / (2 * (1 + TAME[1]))
         np.testing.assert_allclose(reply(kind, channel, sample, found.scores).envelope, expected, rtol=1e-12)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("V", [TAME, WILD], ids=["tame", "wild"])
+def test_divergences_of_linear_attention(V):
+    """Against the traces of the general response, and the slope by the label against a difference quotient."""
+    kind, channel, sample = make("linear", V, 3)
+    scores = linear_scores(channel, sample)
+    found = linear_divergence(channel, reply(kind, channel, sample, scores))
+    full = response(kind, channel, sample, scores)
+    np.testing.assert_allclose(found.k, -np.trace(full.kk), rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(found.v, -np.trace(full.vv), rtol=1e-8, atol=1e-10)
+    moved = [sample._replace(y=sample.y + h) for h in (1e-5, -1e-5)]
+    high, low = (reply(kind, channel, x, linear_scores(channel, x)).g_v[0] for x in moved)
+    np.testing.assert_allclose(found.label, (high - low) / 2e-5, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.exact

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter, NoTheory
@@ -15,17 +14,9 @@ from needlepoint.learners import Ridge
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.predicting import Options
-from needlepoint.theory.ridge_equations import COARSE
 from needlepoint.theory.ridge_penalty import best_penalties
-from needlepoint.theory.ridge_solutions import TOLERANCE, Solution, is_cheap, solve
-from needlepoint.theory.ridge_stability import Stability, stability
-
-JUMPS, SHARE = 0.15, 0.03
-"""Jump weights that are surely beyond this are not trusted, unless the penalty holds the weights so firmly that jumps
-are less than this share of it: training from different starts was seen to disagree."""
-
-_CLEAR = 0.7  # replicons below this need no second look
-_POINTS = 12  # log2 of the points a scrambling that stability is judged with; its means have heavy tails
+from needlepoint.theory.ridge_solutions import TOLERANCE, Solution, solve
+from needlepoint.theory.ridge_stability import judge
 
 
 @rule("predict", SpikedSLR, KeyValueAttention, Ridge)
@@ -77,15 +68,17 @@ def prediction(
         notes += (_unheld(best, resolved),)
     elif status is Status.NOISE_LIMITED:
         notes += (
-            f"the excess risk is known to {best.excess_risk.error:.2g} with the most points that are tried; "
+            f"the excess risk is known to {best.excess_risk.error:.2g} with the most points that are worth it; "
             f"{options.tol or TOLERANCE:g} was asked for.",
         )
     if status in (Status.CONVERGED, Status.NOISE_LIMITED):
-        judged = judge(best)
-        doubts = [*_doubts(judged), *_apart(found)]
+        judged = judge(best.equations, best.rows)
+        doubts = [*judged.doubts, *_apart(found)]
         if doubts:
             notes += (f"not to be trusted: {'; '.join(doubts)}.",)
-            status = Status.UNSTABLE if status is Status.CONVERGED else status
+            status = Status.UNSTABLE
+    for solution in found:
+        solution.equations.forget()
     order, error = best.order, best.order_error
     metrics = {
         "risk": best.excess_risk + task.noise_var,
@@ -114,18 +107,6 @@ def prediction(
     )
 
 
-def judge(solution: Solution) -> Stability:
-    """Stability at a solution, by few points where they leave no doubt."""
-    equations, judged = solution.equations, None
-    levels = (COARSE, _POINTS) if is_cheap(equations.task, equations.model) else (min(_POINTS, equations.log2_points),)
-    for level in levels:
-        judged = stability(replace(equations, log2_points=level), solution.rows)
-        if judged.replicon + 5 * judged.replicon_error < _CLEAR and judged.rivals == 0:
-            break
-    assert judged is not None
-    return judged
-
-
 def conjugates(solution: Solution) -> dict[str, float]:
     """The conjugates by the names of what they belong to, and the susceptibilities V themselves."""
     hat, order = solution.conjugate, solution.order
@@ -139,18 +120,6 @@ def conjugates(solution: Solution) -> dict[str, float]:
         "key_susceptibility": order.V_k,
         "value_susceptibility": order.V_v,
     }
-
-
-def _doubts(judged: Stability) -> list[str]:
-    found = []
-    if judged.replicon >= 1:
-        found.append(f"replica symmetry is unstable (replicon {judged.replicon:.3g} >= 1)")
-    if abs(judged.jump_weight) - 3 * judged.jump_error > JUMPS and judged.jump_share > SHARE:
-        found.append(
-            f"the proximal map jumps (jump weight {judged.jump_weight:.2g}, {100 * judged.rivals:.2g} % of samples "
-            "have more than one minimum)"
-        )
-    return found
 
 
 def _apart(found: list[Solution]) -> list[str]:

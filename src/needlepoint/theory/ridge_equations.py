@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from needlepoint.channels.proximal import Minima
 from needlepoint.core.lowering import lower
-from needlepoint.models.activations import Activation
+from needlepoint.models.activations import Activation, Linear, Softmax
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.fixed_points import FixedPoints, anderson, jacobian
 from needlepoint.tasks.single_location import SingleLocation
@@ -29,6 +30,8 @@ INFORMED = (1.0, math.log(0.1), math.log(0.2), 1.0, math.log(0.1), math.log(0.2)
 
 _STEEPEST = 25.0  # |log V| beyond which a weight is not held by penalty or data
 _MOST = 150
+T = TypeVar("T", bound=tuple)
+
 _ENOUGH = 1e-3  # steps below this may stall: samples whose minima come and go make small jumps
 
 
@@ -53,24 +56,46 @@ class Equations:
             found += [(p / len(parts), part) for part in parts]
         return found
 
-    def samples(self, order: Order) -> list[tuple[float, Base, Minima]]:
-        """(weight, normals, proximal map) of every block. Row i of `order` uses scrambling i, or the only one."""
+    def minima(self, order: Order) -> list[Minima]:
+        """The proximal map of every block. Row i of `order` uses scrambling i, or the only one."""
         rows = _filled(order)
-        return [(p, base, settled(*self.kinds, *self.numbers, rows, base)) for p, base in self.blocks]
+        if not self._last or not _same(self._last[0], rows):
+            self._last[:] = rows, [settled(*self.kinds, *self.numbers, rows, base) for _, base in self.blocks]
+        return self._last[1]
 
-    def means(self, order: Order, samples: list[tuple[float, Base, Minima]] | None = None) -> Means:
+    @functools.cached_property
+    def _last(self) -> list[Any]:
+        """The last order and its minima: means and stability are often asked for at the same one."""
+        return []
+
+    def forget(self) -> None:
+        """Free what is large and can be found again."""
+        self._last.clear()
+
+    def means(self, order: Order) -> Means:
         """Means over the fields, averaged over the lengths; every entry an array over the rows of `order`."""
+        return self.averaged(means, order)
+
+    def averaged(self, function: Callable[..., T], order: Order) -> T:
+        """The average over blocks of a mean over fields at their minima, over the first rows that `order` fills."""
         rows, count = _filled(order), np.size(order.m_k)
         parts = [
-            (p, means(*self.kinds, *self.numbers, rows, base, found))
-            for p, base, found in samples or self.samples(order)
+            (p, function(*self.kinds, *self.numbers, rows, base, found))
+            for (p, base), found in zip(self.blocks, self.minima(order), strict=True)
         ]
-        return jax.tree.map(lambda x: x[:count], averaged(parts))
+        weighted = [jax.tree.map(lambda x, p=p: p * np.asarray(x[:count]), part) for p, part in parts]
+        return jax.tree.map(lambda *xs: sum(xs), *weighted)
 
     @property
     def kinds(self) -> tuple[type[SingleLocation], type[Activation]]:
         """What fixes a compiled kernel besides the lengths."""
         return type(self.task), type(self.model.activation)
+
+    @property
+    def is_cheap(self) -> bool:
+        """Is the proximal map one-dimensional?"""
+        activation = self.kinds[1]
+        return issubclass(activation, Linear) or (issubclass(activation, Softmax) and self.task.longest <= 2)
 
     @functools.cached_property
     def numbers(self) -> tuple[dict[str, float], dict[str, float]]:
@@ -84,19 +109,7 @@ class Equations:
         r"""eq:ridge-equations. $V = \frac1{r + \hat V}$, $m = \hat mV$, $q = (\hat m^2 + \hat q)V^2$ for the key and
         for the value, in the coordinates $m$, $\log(q - m^2)$, $\log V$: (rows, 6).
         """
-        self.known[:] = [(x.copy(), self.means(unpack(x)))]
-        return self.updated(self.conjugates(self.known[0][1]))
-
-    @functools.cached_property
-    def known(self) -> list[tuple[np.ndarray, Means]]:
-        """The means at the last point of the map, which is often the one that is asked for next."""
-        return []
-
-    def means_at(self, x: np.ndarray) -> Means:
-        """The means at coordinates (rows, 6)."""
-        if self.known and np.array_equal(self.known[0][0], x):
-            return self.known[0][1]
-        return self.means(unpack(x))
+        return self.updated(self.conjugates(self.means(unpack(x))))
 
     def updated(self, hat: Conjugate) -> np.ndarray:
         columns: list[Any] = []
@@ -138,13 +151,8 @@ def _filled(order: Order) -> Order:
     return Order(*(np.resize(np.asarray(x, dtype=float), ROWS) for x in order))
 
 
-T = TypeVar("T", bound=tuple)
-
-
-def averaged(parts: list[tuple[float, T]]) -> T:
-    """The weighted sum of trees of arrays."""
-    weighted = [jax.tree.map(lambda x, p=p: p * np.asarray(x), part) for p, part in parts]
-    return jax.tree.map(lambda *xs: sum(xs), *weighted)
+def _same(one: Order, other: Order) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
 def unpack(x: np.ndarray) -> Order:

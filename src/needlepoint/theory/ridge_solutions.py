@@ -16,7 +16,6 @@ from needlepoint.channels import elementwise
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.results import Progress, silent
 from needlepoint.core.status import Status
-from needlepoint.models.activations import Linear, Softmax
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.fixed_points import FixedPoints
 from needlepoint.tasks.single_location import SingleLocation
@@ -25,15 +24,17 @@ from needlepoint.theory.key_search import Question as Risk
 from needlepoint.theory.key_search import TooSteep
 from needlepoint.theory.ridge_equations import COARSE, INFORMED, SCRAMBLES, UNINFORMED, Equations, pack, unpack
 from needlepoint.theory.ridge_fields import Conjugate, Order
+from needlepoint.theory.ridge_stability import judge
 
 TOLERANCE = 3e-3
 """Of the excess risk, three standard errors of the scramblings."""
 
 _STARTS = {"uninformed": UNINFORMED, "informed": INFORMED}
 _CHEAP, _DEAR = 16, 13  # log2 of the most points a scrambling: one-dimensional proximal maps, and the others
+_WORTH = 11  # log2 of the points a scrambling beyond which stability is looked at first
 _FOUND = 1e-4  # largest step that counts as none where branches are sought
 _SETTLED = 1e-5  # largest step that counts as none
-_QUIET, _CALM = 0.1, 0.03  # or this share of the scatter of the scramblings; what is aimed at where it is known
+_QUIET = 0.1  # or this share of the scatter of the scramblings
 _TREND = 0.3  # longest step that a curve's trend foretells
 _APART = 0.05  # coordinates that differ by more are two branches
 _HELD = 20.0  # log V beyond which nothing holds the weight
@@ -112,7 +113,8 @@ def _differ(one: Solution, other: Solution) -> bool:
 def _continued(coarse: Equations, near: Mapping[float, Solution], tol: float) -> Solution | None:
     """Each scrambling from where its neighbours' solutions point; None where that does not settle."""
     last = list(near.values())[-1]
-    level = max(COARSE, last.equations.log2_points + min(0, _more(last.excess_risk.error, tol)))
+    # fewer points only where they will surely do: a second attempt costs more than is saved
+    level = max(COARSE, last.equations.log2_points - int(last.excess_risk.error < 0.4 * tol))
     equations = replace(coarse, log2_points=level, scrambles=SCRAMBLES)
     # the polynomial through the neighbours with the same points, read off at distance 0
     alike = {t: s for t, s in near.items() if s.equations.log2_points == last.equations.log2_points}
@@ -122,14 +124,11 @@ def _continued(coarse: Equations, near: Mapping[float, Solution], tol: float) ->
     x = x + np.clip(trend - x, -_TREND, _TREND)
     place = Seed(x.mean(axis=0), coarse.slope(x.mean(axis=0)))
     slope = np.repeat(place.slope[None], SCRAMBLES, axis=0)
-    settled = max(_settled(tol), _CALM * float(np.max(np.std(pack(last.rows), axis=0))))
+    settled = max(_settled(tol), _QUIET * float(np.max(np.std(pack(last.rows), axis=0, ddof=1))))
     found = equations.solve(x, settled, slope, most=12)
     if not np.all(found.residual <= settled):
         return None
-    solution = _solution(equations, last.start, found, place, tol)
-    if solution.status is Status.CONVERGED and solution.excess_risk.error > tol:
-        return refined(coarse, last.start, solution.seed, tol, level + 1)
-    return solution
+    return refined(coarse, last.start, place, tol, _solution(equations, last.start, found, place, tol))
 
 
 def _distinct(places: list[tuple[str, Seed]], residual: np.ndarray) -> list[tuple[str, Seed]]:
@@ -145,33 +144,28 @@ def _distinct(places: list[tuple[str, Seed]], residual: np.ndarray) -> list[tupl
 
 
 def refined(
-    coarse: Equations, name: str, place: Seed, tol: float, level: int | None = None, progress: Progress = silent
+    coarse: Equations, name: str, place: Seed, tol: float, first: Solution | None = None, progress: Progress = silent
 ) -> Solution:
-    """Raise the number of points until the excess risk is known to `tol`, or the budget ends."""
-    last = _CHEAP if is_cheap(coarse.task, coarse.model) else _DEAR
-    level = min(level or COARSE, last)
-    while True:
-        equations = replace(coarse, log2_points=level, scrambles=SCRAMBLES)
-        solution = _at_level(equations, name, place, tol)
-        error = solution.excess_risk.error
-        if solution.status not in (Status.CONVERGED, Status.MAX_STEPS) or error <= tol or level >= last:
+    """Raise the number of points, beyond those of `first`, until the excess risk is known to `tol` or it is not worth
+    more of them."""
+    last = _CHEAP if coarse.is_cheap else _DEAR
+    solution = first or _at_level(replace(coarse, scrambles=SCRAMBLES), name, place, tol)
+    while solution.status in (Status.CONVERGED, Status.MAX_STEPS) and not solution.excess_risk.error <= tol:
+        equations = solution.equations
+        level = min(last, equations.log2_points + max(1, _more(solution.excess_risk.error, tol)))
+        # nor is what is not to be trusted in any case
+        if level == equations.log2_points or (level > _WORTH and judge(equations, solution.rows).hopeless):
+            if solution.status is Status.CONVERGED:
+                return replace(solution, status=Status.NOISE_LIMITED)
             break
-        level, place = min(last, level + max(1, _more(error, tol))), solution.seed
+        solution = _at_level(replace(equations, log2_points=level), name, solution.seed, tol)
         progress(0.2 + 0.6 * level / last)
-    if solution.status is Status.CONVERGED and not error <= tol:
-        return replace(solution, status=Status.NOISE_LIMITED)
     return solution
 
 
 def _more(error: float, tol: float) -> int:
     """How many doublings of the points bring the error to `tol`; negative where it is below."""
     return math.ceil(math.log2(error / tol) / _RATE) if 0 < error < math.inf else 1
-
-
-def is_cheap(task: SingleLocation, model: KeyValueAttention) -> bool:
-    """Is the proximal map one-dimensional?"""
-    pair = isinstance(model.activation, Softmax) and task.longest <= 2
-    return pair or isinstance(model.activation, Linear)
 
 
 def _at_level(equations: Equations, name: str, place: Seed, tol: float) -> Solution:
@@ -194,7 +188,7 @@ def _settled(tol: float) -> float:
 
 def _solution(equations: Equations, name: str, found: FixedPoints, place: Seed, tol: float) -> Solution:
     order = unpack(found.x)
-    means = equations.means_at(found.x)
+    means = equations.means(order)
     hat, energy = equations.conjugates(means), equations.energy(order, means)
     centre = Order(*(float(np.mean(x)) for x in order))
     excess = excess_risk(equations, order, centre)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -13,9 +13,15 @@ import numpy as np
 from needlepoint.channels.proximal import Channel, Minima, curvature, response
 from needlepoint.models.activations import Activation
 from needlepoint.tasks.single_location import SingleLocation, SpikedSLR
-from needlepoint.theory.ridge_equations import Equations, averaged
+from needlepoint.theory.ridge_equations import COARSE, Equations
 from needlepoint.theory.ridge_fields import Base, Order, fields, place
 
+JUMPS, SHARE = 0.15, 0.03
+"""Jump weights that are surely beyond this are not trusted, unless the penalty holds the weights so firmly that jumps
+are less than this share of it: training from different starts was seen to disagree."""
+
+_CLEAR = 0.7  # replicons below this need no second look
+_POINTS = 12  # log2 of the points a scrambling that stability is judged with; its means have heavy tails
 _FLAT = 1e-4  # slope times V_k below which a rival is a minimum
 
 
@@ -34,8 +40,8 @@ class Responses(NamedTuple):
 class Stability:
     """`replicon` is below 1 where the replica-symmetric point is stable; `jump_weight` is what jumps of the
     proximal map add to the conjugate of a susceptibility, over the rest of it, and `jump_share` over all that holds the
-    weight, penalty included; `rivals` the share of samples with more
-    than one minimum. Errors are standard errors over the scramblings."""
+    weight, penalty included; `rivals` the share of samples with more than one minimum. Errors are standard errors over
+    the scramblings."""
 
     replicon: float
     replicon_error: float
@@ -44,6 +50,35 @@ class Stability:
     jump_share: float
     rivals: float
     matrix: np.ndarray
+
+    @property
+    def doubts(self) -> list[str]:
+        """What speaks against the replica-symmetric answer."""
+        found = []
+        if self.replicon >= 1:
+            found.append(f"replica symmetry is unstable (replicon {self.replicon:.3g} >= 1)")
+        if abs(self.jump_weight) - 3 * self.jump_error > JUMPS and self.jump_share > SHARE:
+            found.append(
+                f"the proximal map jumps (jump weight {self.jump_weight:.2g}, {100 * self.rivals:.2g} % of samples "
+                "have more than one minimum)"
+            )
+        return found
+
+    @property
+    def hopeless(self) -> bool:
+        """Will more points leave the doubts as they are?"""
+        return bool(self.doubts) and not 1 <= self.replicon < 1 + 5 * self.replicon_error
+
+
+def judge(equations: Equations, order: Order) -> Stability:
+    """Stability at one order a scrambling: by few points where they leave no doubt, otherwise by a fixed number."""
+    judged, mine = None, equations.log2_points
+    for level in (COARSE, _POINTS) if equations.is_cheap else (min(_POINTS, mine),):
+        judged = stability(equations if level == mine else replace(equations, log2_points=level), order)
+        if judged.replicon + 5 * judged.replicon_error < _CLEAR and judged.rivals == 0:
+            break
+    assert judged is not None
+    return judged
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -86,9 +121,7 @@ def stability(equations: Equations, order: Order) -> Stability:
     V_v^2E|G_{vv}|^2\end{pmatrix}$; the replicon is its spectral radius. The jump weight is $\hat V$ by Stein's lemma
     over $\hat V$ by the derivative, minus 1: the derivative does not see the jumps. One order a scrambling.
     """
-    samples = equations.samples(order)
-    parts = [(p, _responses(*equations.kinds, *equations.numbers, order, base, found)) for p, base, found in samples]
-    total, stein = averaged(parts), equations.means(order, samples).conjugate
+    total, stein = equations.averaged(_responses, order), equations.means(order).conjugate
     rows = order.m_k.size
     A = np.empty((rows, 2, 2))
     A[:, 0, 0], A[:, 0, 1] = order.V_k**2 * total.kk, order.V_k**2 * total.kv
