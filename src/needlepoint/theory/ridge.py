@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter, NoTheory
@@ -29,17 +30,16 @@ def predict_ridge(task: SingleLocation, model: KeyValueAttention, learner: Ridge
     if isinstance(learner.lam, str):
         penalties, notes = best_penalties(task, model, learner, options.seed, options.progress)
         resolved = learner.replace(lam=penalties)
-    found = solve(
-        task,
-        model,
-        learner.alpha,
-        resolved.penalties,
-        start=learner.start,
-        tol=options.tol or TOLERANCE,
-        seed=options.seed,
-        progress=options.progress,
-    )
+    found = branches(task, model, resolved, options)
     return prediction(task, model, learner, resolved, options, found, notes)
+
+
+def branches(
+    task: SingleLocation, model: KeyValueAttention, learner: Ridge, options: Options, **near: Any
+) -> list[Solution]:
+    """What solves the equations of a learner with given penalties."""
+    given = {"tol": options.tol or TOLERANCE, "seed": options.seed, "progress": options.progress}
+    return solve(task, model, learner.alpha, learner.penalties, start=learner.start, **given, **near)
 
 
 def require_ridge(task: SingleLocation, model: KeyValueAttention) -> None:
@@ -71,12 +71,14 @@ def prediction(
             f"the excess risk is known to {best.excess_risk.error:.2g} with the most points that are worth it; "
             f"{options.tol or TOLERANCE:g} was asked for.",
         )
-    if status in (Status.CONVERGED, Status.NOISE_LIMITED):
+    elif status is Status.MAX_STEPS:
+        notes += (f"the iteration stopped where it still moves by {best.residual:.1g}.",)
+    if status in (Status.CONVERGED, Status.NOISE_LIMITED, Status.MAX_STEPS):
         judged = judge(best.equations, best.rows)
         doubts = [*judged.doubts, *_apart(found)]
         if doubts:
             notes += (f"not to be trusted: {'; '.join(doubts)}.",)
-            status = Status.UNSTABLE
+            status = status if status is Status.MAX_STEPS else Status.UNSTABLE
     for solution in found:
         solution.equations.forget()
     order, error = best.order, best.order_error

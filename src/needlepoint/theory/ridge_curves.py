@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from needlepoint.core.dispatch import rule
 from needlepoint.core.lowering import lower
-from needlepoint.core.results import Prediction
+from needlepoint.core.results import Prediction, silent
 from needlepoint.learners import Ridge
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.curves import Curves, Question, Solver
 from needlepoint.theory.predicting import Options
-from needlepoint.theory.ridge import prediction, require_ridge
-from needlepoint.theory.ridge_solutions import TOLERANCE, Solution, solve
+from needlepoint.theory.ridge import branches, prediction, require_ridge
+from needlepoint.theory.ridge_solutions import Solution
 
 _MEMORY = 4  # points that the next one is foretold from
 _SMALL = 1e-3
@@ -30,6 +31,7 @@ def curves_of_ridge(task: SingleLocation, model: KeyValueAttention, learner: Rid
 
 def _solve(curves: Curves, options: Options) -> list[list[Prediction]]:
     total, done, answers = sum(map(len, curves)), 0, []
+    quiet = replace(options, progress=silent)  # a bar for the whole, not for every point
     for curve in curves:
         row: list[Prediction] = []
         known: list[tuple[float, Solution]] = []
@@ -39,16 +41,8 @@ def _solve(curves: Curves, options: Options) -> list[list[Prediction]]:
             assert isinstance(model, KeyValueAttention)
             assert isinstance(learner, Ridge)
             require_ridge(task, model)
-            found = solve(
-                task,
-                model,
-                learner.alpha,
-                learner.penalties,
-                start=learner.start,
-                tol=options.tol or TOLERANCE,
-                seed=options.seed,
-                near={place - t: solution for t, solution in known[-_MEMORY:]},
-            )
+            near = {place - t: solution for t, solution in known[-_MEMORY:]}
+            found = branches(task, model, learner, quiet, near=near)
             row.append(prediction(task, model, learner, learner, options, found))
             # two branches: the next point is sought again, so that none is missed
             known = [*known, (place, found[0])] if len(found) == 1 and row[-1].status.finished else []

@@ -17,7 +17,7 @@ from needlepoint.models.activations import Activation, Linear, Softmax
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.fixed_points import FixedPoints, anderson, jacobian
 from needlepoint.tasks.single_location import SingleLocation
-from needlepoint.theory.ridge_fields import ROWS, Base, Conjugate, Means, Order, blocks, means, settled
+from needlepoint.theory.ridge_fields import ROWS, Base, Conjugate, Means, Order, blocks, means, points, settled
 
 COARSE = 9
 """log2 of the points that the branches are sought with, and of the fewest a scrambling."""
@@ -28,6 +28,7 @@ SCRAMBLES = ROWS
 UNINFORMED = (0.02, math.log(0.3), 0.0, 0.02, math.log(0.3), 0.0)
 INFORMED = (1.0, math.log(0.1), math.log(0.2), 1.0, math.log(0.1), math.log(0.2))
 
+_LEAST = math.log(1e-10)  # a weight whose square is smaller counts as this: it vanishes, and its logarithm has no limit
 _STEEPEST = 25.0  # |log V| beyond which a weight is not held by penalty or data
 _MOST = 150
 T = TypeVar("T", bound=tuple)
@@ -52,7 +53,8 @@ class Equations:
         """(weight, normals) of every block of every length."""
         found = []
         for length, p in self.task.length_law:
-            parts = blocks(self.task, type(self.model.activation), length, self.log2_points, self.scrambles, self.seed)
+            activation = type(self.model.activation)
+            parts = blocks(points(self.task, activation, length, self.log2_points, self.scrambles, self.seed))
             found += [(p / len(parts), part) for part in parts]
         return found
 
@@ -119,7 +121,7 @@ class Equations:
         ):
             # a negative curvature means that nothing holds the weight; the solver sees V at its bound
             log_V = -np.log(np.maximum(lam + V, math.exp(-_STEEPEST)))
-            columns += [m * np.exp(log_V), np.log(np.maximum(q, 1e-300)) + 2 * log_V, log_V]
+            columns += [m * np.exp(log_V), np.maximum(np.log(np.maximum(q, 1e-300)) + 2 * log_V, _LEAST), log_V]
         return np.stack(columns, axis=-1)
 
     def solve(self, x: np.ndarray, tol: float, slope: np.ndarray | None = None, most: int = _MOST) -> FixedPoints:

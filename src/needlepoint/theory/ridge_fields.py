@@ -75,56 +75,52 @@ class Base(NamedTuple):
     star: Any  # (scrambles, tokens, n): the scores of the teacher (max), or no tokens at all
 
 
-def blocks(
+class Points(NamedTuple):
+    """Which normals: what a sequence is made of, and the rule of integration."""
+
+    task_type: type[SingleLocation]
+    infinite: bool  # the snr of the max task
+    softmax: bool
+    length: int
+    log2_points: int
+    scrambles: int
+    seed: int
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """How many normals: of the label and the values, of the scores, of the teacher's scores.
+
+        Softmax does not see a common shift of the scores; only their differences are integrated over.
+        """
+        free = self.length - 1 if self.softmax else self.length
+        if issubclass(self.task_type, SpikedSLR):
+            return 1 + self.length, free, 0
+        # the largest of many scores is drawn directly, which needs all of them
+        return 1 + self.length, free, self.length if self.infinite and self.length > 2 else free
+
+
+def points(
     task: SingleLocation, activation: type[Activation], length: int, log2_points: int, scrambles: int, seed: int
-) -> tuple[Base, ...]:
-    """Sobol points mapped to what is random in a sequence, the relevant token first, in blocks of ROWS scramblings and
-    BLOCK points: one shape, so that a kernel compiles once. One scrambling alone fills all rows."""
-    infinite = isinstance(task, MaxSLR) and np.isinf(task.snr)
-    softmax = issubclass(activation, Softmax)
-    return _blocks(type(task), infinite, softmax, length, log2_points, scrambles, seed)
+) -> Points:
+    infinite = isinstance(task, MaxSLR) and bool(np.isinf(task.snr))
+    return Points(type(task), infinite, issubclass(activation, Softmax), length, log2_points, scrambles, seed)
 
 
 @functools.lru_cache(maxsize=32)
-def _blocks(
-    task_type: type[SingleLocation],
-    infinite: bool,
-    softmax: bool,
-    length: int,
-    log2_points: int,
-    scrambles: int,
-    seed: int,
-) -> tuple[Base, ...]:
-    base = base_normals(task_type, infinite, softmax, length, log2_points, scrambles, seed)
-    if scrambles == 1:
+def blocks(points: Points) -> tuple[Base, ...]:
+    """Sobol points mapped to what is random in a sequence, the relevant token first, in blocks of ROWS scramblings and
+    BLOCK points: one shape, so that a kernel compiles once. One scrambling alone fills all rows."""
+    base = _base_normals(points)
+    if points.scrambles == 1:
         base = Base(*(np.repeat(x, ROWS, axis=0) for x in base))
-    count = max(1, 2**log2_points // BLOCK)
+    count = max(1, 2**points.log2_points // BLOCK)
     parts = zip(*(np.split(x, count, axis=-1) for x in base), strict=True)
     return tuple(Base(*(jnp.asarray(x) for x in part)) for part in parts)
 
 
-def dimensions(task_type: type[SingleLocation], infinite: bool, softmax: bool, length: int) -> tuple[int, int, int]:
-    """How many normals: of the label and the values, of the scores, of the teacher's scores.
-
-    Softmax does not see a common shift of the scores; only their differences are integrated over.
-    """
-    free = length - 1 if softmax else length
-    if issubclass(task_type, SpikedSLR):
-        return 1 + length, free, 0
-    # the largest of many scores is drawn directly, which needs all of them
-    return 1 + length, free, length if infinite and length > 2 else free
-
-
-def base_normals(
-    task_type: type[SingleLocation],
-    infinite: bool,
-    softmax: bool,
-    length: int,
-    log2_points: int,
-    scrambles: int,
-    seed: int,
-) -> Base:
-    counts = dimensions(task_type, infinite, softmax, length)
+def _base_normals(points: Points) -> Base:
+    task_type, infinite, _, length, log2_points, scrambles, seed = points
+    counts = points.counts
     normals = np.swapaxes(sobol_normals(sum(counts), log2_points, scrambles, seed), 1, 2)
     label_value, score, star = np.split(normals, np.cumsum(counts)[:2], axis=1)
     # the first coordinates of a Sobol sequence are its best: they go to the label and the scores
