@@ -1,0 +1,219 @@
+r"""Free convolution of finitely many atoms with a semicircle, by subordination.
+
+The resolvent of the sum at $x$ is the resolvent of the atoms at another point $w(x)$, in or on the edge of the upper
+half plane, with $w + \delta^2G_0(w) = x$. Integrals over the spectrum are contour integrals from $w$.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+
+from needlepoint.numerics.freeprob import Complex, FreeSum, Truncated
+
+_AT_ONCE = 2_000_000  # complex numbers in memory
+_ROUGH, _NEWTON, _HALVINGS, _HEIGHTS = 3, 40, 54, 30
+_SEGMENT, _PANEL, _ARC = 16, 12, 32  # Gauss nodes: next to w, a panel of the ray, the quarter circle
+_ALMOST = 30.0  # how far above 1/delta^2 the sum over atoms may be where the density dips
+_STRETCH = 1.5  # the logarithm of a panel's length
+
+
+class Atoms(FreeSum):
+    """Eigenvalues `values` with `weights` that sum to one (equal ones if None). A weight of zero is a single eigenvalue
+    among infinitely many: it adds nothing to the law but may stick out of it (`outliers`)."""
+
+    def __init__(
+        self, values: Sequence[float] | np.ndarray, weights: Sequence[float] | np.ndarray | None = None
+    ) -> None:
+        values = np.asarray(values, dtype=float)
+        weights = np.full(values.shape, 1.0 / values.size) if weights is None else np.asarray(weights, dtype=float)
+        self.spikes = np.unique(values[weights == 0])
+        self.s, place = np.unique(values[weights > 0], return_inverse=True)
+        self.a = np.bincount(place, weights[weights > 0])
+        self.mean, self.square = float(self.a @ self.s), float(self.a @ self.s**2)
+
+    # --- the atoms' own resolvent -----------------------------------------------------------------
+
+    def _sums(self, w: Complex) -> tuple[Complex, Complex]:
+        """G0 and its derivative at any array of points."""
+        inverse = 1.0 / (w[..., None] - self.s)
+        return inverse @ self.a, -(inverse**2) @ self.a
+
+    def _spread(self, u: np.ndarray, square: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Sums of a / ((u - s)^2 + square) and of its square."""
+        inverse = 1.0 / ((u[..., None] - self.s) ** 2 + square[..., None])
+        return inverse @ self.a, inverse**2 @ self.a
+
+    # --- where the subordination function is ------------------------------------------------------
+
+    def subordinate(self, x: np.ndarray | float, delta: np.ndarray | float) -> Complex:
+        r"""eq:subordination. The root $w$ of $w + \delta^2G_0(w) = x$ with $\mathrm{Im}\,w > 0$; outside the support
+        there is none, and it is the real one that the others end in."""
+        x, delta = np.broadcast_arrays(np.asarray(x, dtype=float), np.asarray(delta, dtype=float))
+        flat = self._in_chunks(self._subordinate, x.ravel(), delta.ravel(), per_point=self.s.size)
+        return flat[0].reshape(x.shape)
+
+    def _in_chunks(self, function, *points: np.ndarray, per_point: int) -> list[np.ndarray]:
+        size = max(1, _AT_ONCE // per_point)
+        parts = [function(*(p[i : i + size] for p in points)) for i in range(0, points[0].size, size)]
+        return [np.concatenate(column) for column in zip(*parts, strict=True)]
+
+    def _subordinate(self, x: np.ndarray, delta: np.ndarray) -> tuple[Complex]:
+        t = delta * delta
+        w = x + 1j * delta
+        for _ in range(_ROUGH):
+            w = (w + x - t * self._sums(w)[0]) / 2
+        G, slope = self._sums(w)
+        value, reach = w + t * G - x, np.ones_like(x)
+        tiny = 4e-15 * (np.abs(x) + delta)
+        for _ in range(_NEWTON):
+            new = w - reach * value / (1 + t * slope)
+            new = np.where(np.imag(new) > 0, new, new.real + 0.1j * np.imag(w))
+            new_G, new_slope = self._sums(new)
+            new_value = new + t * new_G - x
+            better = np.abs(new_value) < np.abs(value)
+            w, value, slope = (
+                np.where(better, new, w),
+                np.where(better, new_value, value),
+                np.where(better, new_slope, slope),
+            )
+            reach = np.where(better, np.minimum(1.0, 2 * reach), reach / 4)
+            if np.all((np.abs(value) <= tiny) | (reach < 1e-9)):
+                break
+        # near the axis: outside the support, or so close to its edge that Newton's method cannot tell
+        lost = np.nonzero((np.abs(value) > 1e3 * tiny) | (np.imag(w) < 1e-4 * delta))[0]
+        if lost.size:
+            w[lost] = self._on_the_curve(x[lost], delta[lost])
+        return (w,)
+
+    def _height(self, u: np.ndarray, t: np.ndarray) -> np.ndarray:
+        """v^2 >= 0 with sum a / ((u - s)^2 + v^2) = 1/t, or 0 where the sum is below 1/t already: Newton's method on
+        its inverse, which is concave and rises, from below."""
+        gap = (u[..., None] - self.s) ** 2
+        square = np.maximum(0.0, np.max(t[..., None] * self.a - gap, axis=-1))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for _ in range(_HEIGHTS):
+                f, f2 = self._spread(u, square)
+                step = np.where(np.isfinite(f), (t - 1 / f) * f * f / f2, 0.0)
+                square = square + np.where(f * t > 1, step, 0.0)
+        return square
+
+    def _on_the_curve(self, x: np.ndarray, delta: np.ndarray) -> Complex:
+        """By halving: the curve v(u) and x(u) on it are unique, and x(u) rises."""
+        t, low, high = delta * delta, x - delta, x + delta
+        for _ in range(_HALVINGS):
+            u = (low + high) / 2
+            square = self._height(u, t)
+            away = u[:, None] - self.s
+            with np.errstate(divide="ignore", invalid="ignore"):
+                at = u + t * ((away / (away**2 + square[:, None])) @ self.a)
+            right = at > x
+            low, high = np.where(right, low, u), np.where(right, u, high)
+        u = (low + high) / 2
+        return u + 1j * np.sqrt(self._height(u, t))
+
+    def resolvent(self, x: np.ndarray | float, delta: np.ndarray | float) -> Complex:
+        return self._sums(self.subordinate(x, delta))[0]
+
+    # --- integrals --------------------------------------------------------------------------------
+
+    def truncated(self, delta: np.ndarray | float, eps: np.ndarray | float) -> Truncated:
+        r"""eq:atoms-truncated. The integrals $I_{jk}$ with $g = G_0(w)$, $z = w + \delta^2G_0(w)$ and $dg = G_0'(w)dw$
+        along a path from $w(\epsilon)$ over the atoms to the real axis right of them: straight up as far as the
+        nearest atom is away, on in steps that grow with the distance, and down a quarter circle."""
+        delta, eps = np.broadcast_arrays(np.asarray(delta, dtype=float), np.asarray(eps, dtype=float))
+        w = self.subordinate(eps, delta).ravel()
+        panels = self._panels(w)
+        nodes = _SEGMENT + _PANEL * panels + _ARC
+        found = self._in_chunks(
+            functools.partial(self._along_the_path, panels),
+            w,
+            delta.ravel(),
+            eps.ravel(),
+            per_point=self.s.size * nodes,
+        )
+        i01, i11, i21, i02, i12, i03 = (x.reshape(delta.shape) for x in found)
+        return Truncated(i03 / 3, 2 * delta * i12, -i02, 2 * i12 + 8 * delta**2 * i21, -4 * delta * i11, 2 * i01, i01)
+
+    def _panels(self, w: Complex) -> int:
+        near = np.array([np.min(np.abs(x - self.s)) for x in w])
+        far = np.maximum(np.abs(w - self.s[0]), np.abs(w - self.s[-1]))
+        return int(np.ceil(np.max(np.log(2 * far / near)) / _STRETCH))
+
+    def _along_the_path(self, panels: int, w: Complex, delta: np.ndarray, eps: np.ndarray) -> tuple[np.ndarray, ...]:
+        distance = np.abs(w[:, None] - self.s)
+        near, far = distance.min(axis=1), 2 * distance.max(axis=1)
+        t, dt = _gauss(_SEGMENT)
+        points, steps = [w[:, None] + 1j * near[:, None] * t], [1j * near[:, None] * dt * np.ones_like(w)[:, None]]
+        t, dt = _gauss(_PANEL)
+        grow = (np.log(far / near) / panels)[:, None]
+        for i in range(panels):
+            up = near[:, None] * np.exp(grow * (i + t))
+            points.append(w[:, None] + 1j * up)
+            steps.append(1j * up * grow * dt)
+        t, dt = _gauss(_ARC)
+        radius = (far + w.imag)[:, None] * np.exp(0.5j * np.pi * (1 - t))
+        points.append(w.real[:, None] + radius)
+        steps.append(radius * (-0.5j * np.pi * dt))
+        path, dw = np.concatenate(points, axis=1), np.concatenate(steps, axis=1)
+        g, slope = self._sums(path)
+        dg, z = slope * dw, path + (delta**2)[:, None] * g - eps[:, None]
+
+        def integral(integrand: Complex) -> np.ndarray:
+            return np.sum((integrand * dg).imag, axis=1) / np.pi
+
+        return tuple(integral(f) for f in (z, g * z, g * g * z, z**2, g * z**2, z**3))
+
+    # --- the support ------------------------------------------------------------------------------
+
+    def support(self, delta: float) -> np.ndarray:
+        r"""eq:atoms-support. The images of the intervals on which $\sum_ia_i/(u - s_i)^2 > 1/\delta^2$."""
+        t, s = delta * delta, self.s
+        place, lowest = self._valleys(t, 1.0)
+        kept = (1.0 / (lowest[:, None] - s)) ** 2 @ self.a * t < 1
+        place, lowest = place[kept], lowest[kept]
+        inside = np.concatenate([s[place], s[place + 1], s[:1], s[-1:]])
+        outside = np.concatenate([lowest, lowest, s[:1] - 1.01 * delta, s[-1:] + 1.01 * delta])
+        for _ in range(_HALVINGS):
+            u = (inside + outside) / 2
+            with np.errstate(divide="ignore"):
+                dense = (1.0 / (u[:, None] - s)) ** 2 @ self.a * t > 1
+            inside, outside = np.where(dense, u, inside), np.where(dense, outside, u)
+        edges = np.sort(outside + t * ((1.0 / (outside[:, None] - s)) @ self.a))
+        return edges.reshape(-1, 2)
+
+    def cuts(self, delta: float) -> np.ndarray:
+        """Where the density dips between atoms that are almost apart."""
+        t = delta * delta
+        u = self._valleys(t, _ALMOST)[1]
+        w = u + 1j * np.sqrt(self._height(u, np.full(u.shape, t)))
+        return np.sort((w + t * self._sums(w)[0]).real)
+
+    def _valleys(self, t: float, slack: float) -> tuple[np.ndarray, np.ndarray]:
+        """The lowest points of sum a / (u - s)^2 between neighbours whose own part of it falls below slack/t, and the
+        left neighbours' places."""
+        s = self.s
+        place = np.nonzero((np.cbrt(self.a[1:]) + np.cbrt(self.a[:-1])) ** 3 * t < slack * np.diff(s) ** 2)[0]
+        low, high = s[place], s[place + 1]
+        for _ in range(_HALVINGS):  # the sum is convex between two atoms
+            u = (low + high) / 2
+            falls = (1.0 / (u[:, None] - s)) ** 3 @ self.a > 0
+            low, high = np.where(falls, u, low), np.where(falls, high, u)
+        return place, (low + high) / 2
+
+    def outliers(self, delta: float) -> np.ndarray:
+        r"""eq:outliers. Where single eigenvalues $s$ stick out of the law: $s + \delta^2G_0(s)$ if
+        $\delta^2\sum_ia_i/(s - s_i)^2 < 1$."""
+        away = self.spikes[:, None] - self.s
+        with np.errstate(divide="ignore"):
+            free = (1.0 / away) ** 2 @ self.a * delta**2 < 1
+        return self.spikes[free] + delta**2 * ((1.0 / away[free]) @ self.a)
+
+
+@functools.cache
+def _gauss(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss-Legendre nodes and weights on (0, 1)."""
+    t, w = np.polynomial.legendre.leggauss(count)
+    return (t + 1) / 2, w / 2
