@@ -1,8 +1,9 @@
 """Ridge predictions at random settings: how many converge, how many are flagged and why.
 
-    python benchmarks/ridge_robustness.py [settings] [file.jsonl]
+    python benchmarks/ridge_robustness.py [settings] [file.jsonl] [checks]
 
-writes a line a setting (resuming where the file ends) and prints the shares.
+writes a line a setting (resuming where the file ends) and prints the shares; then trains on `checks` of the trusted
+settings, drawn at random, at three sizes each.
 """
 
 from __future__ import annotations
@@ -98,6 +99,28 @@ def main() -> None:
         print(f"{100 * number / len(rows):5.1f} %  {name}")
     seconds = [row["seconds"] for row in rows]
     print(f"median {np.median(seconds):.2f} s, most {max(seconds):.1f} s")
+    checks = int(sys.argv[3]) if len(sys.argv) > 3 else 0
+    trusted = sorted(row["index"] for row in rows if row["status"] == "CONVERGED")
+    for index in np.random.default_rng(1).permutation(trusted)[:checks]:
+        print(check(int(index)), flush=True)
+
+
+SIZES = ((60, 48), (120, 32), (240, 24))
+"""(d, repeats) of the training that a prediction is checked by."""
+
+
+def check(index: int) -> str:
+    """Theory against training for one setting, extrapolated."""
+    task, model, learner = setting(index)
+    prediction = ndl.predict(task, model, learner)
+    found = [ndl.simulate(task, model, learner, d=d, repeats=r) for d, r in SIZES]
+    fits = {e.metric: e for e in ndl.compare(prediction, found).extrapolations}
+    risk = fits["excess_risk"]
+    return (
+        f"{index}: excess risk {risk.predicted:.4f}, trained {risk.extrapolated:.4f}({risk.extrapolated_error:.4f}); z "
+        + ", ".join(f"{name} {fits[name].z_extrapolated:+.1f}" for name in ("excess_risk", "train_loss", "energy"))
+        + f"; {task!r}, {model!r}, {learner!r}"
+    )
 
 
 def kind(index: int) -> tuple[str, str, int]:

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from needlepoint.core.errors import InvalidParameter, NoTheory
-from needlepoint.core.specs import Spec, is_whole
+from needlepoint.core.kinds import is_whole
+from needlepoint.core.specs import Spec
 
 Key = tuple[str, type, type, type]
 _RULES: dict[Key, Callable[..., Any]] = {}

@@ -12,180 +12,17 @@ import functools
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self, TypeGuard, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 from needlepoint.core.errors import InvalidParameter, UnknownName
-from needlepoint.core.jsonio import canonical, number
+from needlepoint.core.jsonio import canonical
+from needlepoint.core.kinds import Choice, Count, Flag, Kind, Lengths, Numbers, Penalty, Real, refusal
 
 NUMBERS_VERSION = 1
 """Raised when a formula changes its numbers, so that stored results of old code are not reused."""
 
 _REGISTRY: dict[str, type[Spec]] = {}
 _REQUIRED: Any = dataclasses.MISSING
-
-
-# --- kinds ------------------------------------------------------------------------------------
-
-
-class Kind:
-    """What a field admits. Subclasses coerce and refuse; the rest of the library reads `traced`."""
-
-    traced: ClassVar[bool] = False
-
-    def coerce(self, value: Any, where: str) -> Any:
-        raise NotImplementedError
-
-    def to_json(self, value: Any) -> Any:
-        return value
-
-
-@dataclasses.dataclass(frozen=True)
-class Real(Kind):
-    lo: float = -math.inf
-    hi: float = math.inf
-    open_lo: bool = False
-    infinite: bool = False
-    free: bool = False
-    largest: float = math.inf
-    why: str = ""
-    traced: ClassVar[bool] = True
-
-    def admissible(self) -> str:
-        lower = f"{'>' if self.open_lo else '>='} {self.lo:g}" if self.lo > -math.inf else ""
-        upper = f"<= {self.hi:g}" if self.hi < math.inf else ""
-        text = " and ".join(part for part in (lower, upper) if part) or "a real number"
-        if self.infinite:
-            text += " or inf" if self.hi == math.inf else ""
-        else:
-            text += " and finite" if (lower or upper) else " that is finite"
-        return text + (", or None (chosen by the library)" if self.free else "")
-
-    def coerce(self, value: Any, where: str) -> float | None:
-        if value is None and self.free:
-            return None
-        if isinstance(value, str) and value in ("inf", "-inf"):
-            value = float(value)
-        try:
-            if value is None or isinstance(value, (bool, str, bytes)):
-                raise TypeError
-            x = float(value)
-        except (TypeError, ValueError, OverflowError):
-            raise InvalidParameter(refusal(where, value, self.admissible(), self.why)) from None
-        below = x <= self.lo if self.open_lo else x < self.lo
-        bad = math.isnan(x) or (math.isinf(x) and not self.infinite) or below or x > self.hi
-        if bad:
-            raise InvalidParameter(refusal(where, x, self.admissible(), self.why))
-        if math.isfinite(x) and abs(x) > self.largest:
-            raise InvalidParameter(refusal(where, x, f"at most {self.largest:g} in size", "its square must be finite"))
-        return x + 0.0  # -0.0 becomes 0.0, so that equal specs have equal ids
-
-    def to_json(self, value: Any) -> Any:
-        return None if value is None else number(value)
-
-
-@dataclasses.dataclass(frozen=True)
-class Count(Kind):
-    lo: int = 1
-    free: bool = False
-    why: str = ""
-
-    def coerce(self, value: Any, where: str) -> int | None:
-        if value is None and self.free:
-            return None
-        if not is_whole(value) or int(value) < self.lo:
-            none = ", or None" if self.free else ""
-            raise InvalidParameter(refusal(where, value, f"a whole number >= {self.lo}{none}", self.why))
-        return int(value)
-
-
-@dataclasses.dataclass(frozen=True)
-class Flag(Kind):
-    why: str = ""
-
-    def coerce(self, value: Any, where: str) -> bool:
-        if not isinstance(value, bool):
-            raise InvalidParameter(refusal(where, value, "True or False", self.why))
-        return value
-
-
-@dataclasses.dataclass(frozen=True)
-class Choice(Kind):
-    options: tuple[str, ...] = ()
-    why: str = ""
-
-    def coerce(self, value: Any, where: str) -> str:
-        if value not in self.options:
-            near = difflib.get_close_matches(str(value), self.options, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else self.why
-            raise InvalidParameter(refusal(where, value, "one of " + ", ".join(map(repr, self.options)), hint))
-        return value
-
-
-@dataclasses.dataclass(frozen=True)
-class Lengths(Kind):
-    """A sequence length, or a law of lengths {length: probability}."""
-
-    why: str = ""
-
-    def coerce(self, value: Any, where: str) -> int | tuple[tuple[int, float], ...]:
-        if is_whole(value):
-            if int(value) < 1:
-                raise InvalidParameter(refusal(where, value, "a whole number >= 1", self.why))
-            return int(value)
-        try:
-            pairs = sorted((n, float(p)) for n, p in (value.items() if isinstance(value, Mapping) else value))
-        except (TypeError, ValueError, OverflowError):
-            raise InvalidParameter(
-                refusal(where, value, "a whole number >= 1 or {length: probability, ...}", self.why)
-            ) from None
-        if any(not is_whole(n) or int(n) < 1 for n, _ in pairs):
-            raise InvalidParameter(refusal(where, value, "keyed by lengths that are whole and >= 1", self.why))
-        if len({n for n, _ in pairs}) < len(pairs):
-            raise InvalidParameter(refusal(where, value, "keyed by distinct lengths", self.why))
-        total = math.fsum(p for _, p in pairs)
-        if not pairs or any(not p > 0 for _, p in pairs) or not math.isclose(total, 1.0, rel_tol=1e-9):
-            raise InvalidParameter(
-                refusal(where, value, f"positive probabilities that sum to 1 (they sum to {total:g})", self.why)
-            )
-        if len(pairs) == 1:
-            return int(pairs[0][0])
-        # normalising twice would move the last digit, and with it the id
-        share = 1.0 if abs(total - 1.0) < 1e-13 else total
-        return tuple((int(n), p / share) for n, p in pairs)
-
-    def to_json(self, value: Any) -> Any:
-        return value if isinstance(value, int) else [[n, p] for n, p in value]
-
-
-@dataclasses.dataclass(frozen=True)
-class Penalty(Kind):
-    """A penalty >= 0, a pair of them (key, value), or "optimal": chosen by the library."""
-
-    why: str = ""
-    lo: ClassVar[float] = 0.0
-    open_lo: ClassVar[bool] = False
-    traced: ClassVar[bool] = True
-    OPTIMAL: ClassVar[str] = "optimal"
-
-    def coerce(self, value: Any, where: str) -> float | tuple[float, float] | str:
-        if isinstance(value, str) and value == self.OPTIMAL:
-            return value
-        admissible = "a number >= 0 and finite, a pair (key, value) of them, or 'optimal'"
-        number = Real(lo=0.0, largest=1e50, why=self.why)
-        try:
-            if isinstance(value, (tuple, list)):
-                key, value_ = (number.coerce(x, where) for x in value)
-                assert key is not None
-                assert value_ is not None
-                return key if key == value_ else (key, value_)
-            one = number.coerce(value, where)
-        except (InvalidParameter, ValueError):
-            raise InvalidParameter(refusal(where, value, admissible, self.why)) from None
-        assert one is not None
-        return one
-
-    def to_json(self, value: Any) -> Any:
-        return list(value) if isinstance(value, tuple) else value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,23 +67,6 @@ class Nested(Kind):
         return value.to_json() if isinstance(value, Spec) else value
 
 
-def refusal(where: str, value: Any, admissible: str, why: str = "") -> str:
-    """`SpikedSLR(snr=-1.0): snr must be >= 0 (it scales the spike).`"""
-    owner, _, name = where.rpartition(".")
-    reason = f" ({why})" if why else ""
-    shown = str(value) if isinstance(value, Spec) else repr(value)
-    return f"{owner}({name}={shown}): {name} must be {admissible}{reason}."
-
-
-def is_whole(value: Any) -> TypeGuard[int]:
-    if isinstance(value, (bool, str, bytes)):
-        return False
-    try:
-        return float(value) == int(value)
-    except (TypeError, ValueError, OverflowError):
-        return False
-
-
 # --- declaring fields -------------------------------------------------------------------------
 
 
@@ -288,6 +108,10 @@ def penalty(*, default: Any = _REQUIRED, why: str = "") -> Any:
     return _declare(Penalty(why), default)
 
 
+def numbers(*, lo: float = -math.inf, free: bool = False, default: Any = _REQUIRED, why: str = "") -> Any:
+    return _declare(Numbers(lo, free, why), default)
+
+
 def nested(
     family: str,
     *,
@@ -305,7 +129,8 @@ _S = TypeVar("_S", bound="type[Spec]")
 
 
 @dataclass_transform(
-    frozen_default=True, field_specifiers=(real, count, flag, choice, lengths, penalty, nested, dataclasses.field)
+    frozen_default=True,
+    field_specifiers=(real, count, flag, choice, lengths, penalty, numbers, nested, dataclasses.field),
 )
 def spec(cls: _S) -> _S:
     """Declare a spec: a frozen dataclass whose fields carry their kinds, registered by class name."""

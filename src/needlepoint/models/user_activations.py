@@ -15,7 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from needlepoint.core.errors import InvalidParameter
-from needlepoint.core.specs import Kind, forget, lookup, names, spec
+from needlepoint.core.kinds import Kind
+from needlepoint.core.specs import forget, lookup, names, spec
 from needlepoint.models.activations import Activation, Form
 
 Function = Callable[[Any], Any]

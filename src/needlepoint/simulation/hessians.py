@@ -10,8 +10,8 @@ import numpy as np
 
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.estimates import Estimate
+from needlepoint.core.kinds import is_whole
 from needlepoint.core.results import mean_estimate
-from needlepoint.core.specs import is_whole
 from needlepoint.learners import Ridge
 from needlepoint.models.activations import Activation
 from needlepoint.models.attention import KeyValueAttention

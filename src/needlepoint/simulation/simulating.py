@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from needlepoint.core.dispatch import check_question, find
 from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.kinds import is_whole
 from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.results import Measurement, Progress, silent
-from needlepoint.core.specs import Spec, is_whole
+from needlepoint.core.specs import Spec
 from needlepoint.numerics.precision import float64
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.kinds import Real
 from needlepoint.core.parsing import PARTS
-from needlepoint.core.specs import Real, Spec, assign, declared
+from needlepoint.core.specs import Spec, assign, declared
 from needlepoint.studies.jobs import Question
 
 LIMIT = 20_000

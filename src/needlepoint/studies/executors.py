@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from needlepoint.core.errors import InvalidParameter, UnknownName
-from needlepoint.core.specs import is_whole
+from needlepoint.core.kinds import is_whole
 from needlepoint.studies.work import PLAIN, Outcome, solve
 
 Finished = tuple[int, list[Outcome] | str]

@@ -9,7 +9,7 @@ import urllib.parse
 from typing import Any
 
 from needlepoint.core.errors import InvalidParameter, NeedlepointError, one_line
-from needlepoint.core.specs import is_whole
+from needlepoint.core.kinds import is_whole
 from needlepoint.studies.executors import Finished
 from needlepoint.studies.work import solve
 

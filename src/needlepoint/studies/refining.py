@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.kinds import is_whole
 from needlepoint.core.results import Prediction
-from needlepoint.core.specs import is_whole
 from needlepoint.studies.axes import At, Axes, is_real
 
 LABELS = ("status", "stable", "branch")

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from needlepoint.core.errors import InvalidParameter, NoTheory
-from needlepoint.core.specs import from_json, is_whole
+from needlepoint.core.kinds import is_whole
+from needlepoint.core.specs import from_json
 from needlepoint.studies.axes import LIMIT, At, Axes, read_axes
 from needlepoint.studies.codec import decode, encode
 from needlepoint.studies.jobs import Job, Question, Unit, digest
