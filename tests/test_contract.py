@@ -22,7 +22,10 @@ START = ndl.Overlaps(0.3, 0.4, 0.1, -0.1, 0.2)
 EXAMPLES = {
     "SpikedSLR": ndl.SpikedSLR(3, snr=4.0, relevant_std=0.8, noise=0.2),
     "MaxSLR": ndl.MaxSLR(3, snr=2.0, noise=0.2),
+    "AttentionIndexed": ndl.AttentionIndexed(1, ndl.Wishart(0.5), noise_var=0.04),
     "KeyValueAttention": ERF,
+    "TiedAttention": ndl.TiedAttention(),
+    "DirectAttention": ndl.DirectAttention(),
     "LinearRegression": ndl.LinearRegression(),
     "NoneType": None,
     "Population": ndl.Population(),
@@ -34,6 +37,7 @@ EXAMPLES = {
 }
 NAMES = {family: specs.names(family) for family in ("task", "model", "learner")}
 NOISE_VAR = 0.04  # of every task above
+LOCATION = ["SpikedSLR", "MaxSLR"]
 
 
 def test_every_spec_has_an_example():
@@ -114,7 +118,7 @@ def test_every_activation_has_an_example():
 @pytest.mark.contract
 @pytest.mark.parametrize("tokens", [3, RANDOM], ids=["fixed", "random"])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("task", NAMES["task"])
+@pytest.mark.parametrize("task", LOCATION)
 def test_every_activation_has_a_population_optimum_that_can_be_measured(task, activation, tokens):
     task = EXAMPLES[task].replace(tokens=tokens)
     model = ndl.KeyValueAttention(ACTIVATIONS[activation])
@@ -132,7 +136,7 @@ def test_every_activation_has_a_population_optimum_that_can_be_measured(task, ac
 
 
 @pytest.mark.contract
-@pytest.mark.parametrize("task", NAMES["task"])
+@pytest.mark.parametrize("task", LOCATION)
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_every_route_gives_the_same_risk(task, activation):
     constants = {"shift": -0.3} if activation == "Erf" else {}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from needlepoint.core.errors import NoTheory as NoTheory
     from needlepoint.core.errors import UnknownName as UnknownName
     from needlepoint.core.estimates import Estimate as Estimate
+    from needlepoint.core.overlaps import IndexedOverlaps as IndexedOverlaps
     from needlepoint.core.overlaps import Overlaps as Overlaps
     from needlepoint.core.results import Measurement as Measurement
     from needlepoint.core.results import Prediction as Prediction
@@ -34,8 +35,10 @@ if TYPE_CHECKING:
     from needlepoint.models.activations import Linear as Linear
     from needlepoint.models.activations import Softmax as Softmax
     from needlepoint.models.activations import Softplus as Softplus
+    from needlepoint.models.attention import DirectAttention as DirectAttention
     from needlepoint.models.attention import KeyValueAttention as KeyValueAttention
     from needlepoint.models.attention import LinearRegression as LinearRegression
+    from needlepoint.models.attention import TiedAttention as TiedAttention
     from needlepoint.models.user_activations import activation as activation
     from needlepoint.papers.citations import cite as cite
     from needlepoint.plotting.studies import plot as plot
@@ -48,8 +51,12 @@ if TYPE_CHECKING:
     from needlepoint.studies.study import open_study as open_study
     from needlepoint.studies.study import sweep as sweep
     from needlepoint.studies.sweeps import Simulation as Simulation
+    from needlepoint.tasks.attention_indexed import AttentionIndexed as AttentionIndexed
     from needlepoint.tasks.single_location import MaxSLR as MaxSLR
     from needlepoint.tasks.single_location import SpikedSLR as SpikedSLR
+    from needlepoint.tasks.targets import Eigenvalues as Eigenvalues
+    from needlepoint.tasks.targets import PowerLaw as PowerLaw
+    from needlepoint.tasks.targets import Wishart as Wishart
     from needlepoint.theory.bayes_samples import Branch as Branch
     from needlepoint.theory.bayes_samples import bayes_branches as bayes_branches
     from needlepoint.theory.bayes_scan import BayesPoint as BayesPoint
@@ -80,12 +87,12 @@ _HOMES = {
     "core.comparison": ("Comparison", "compare"),
     "core.errors": ("InvalidParameter", "NeedlepointError", "NoTheory", "NotConverged", "UnknownName"),
     "core.estimates": ("Estimate",),
-    "core.overlaps": ("Overlaps",),
+    "core.overlaps": ("IndexedOverlaps", "Overlaps"),
     "core.results": ("Measurement", "Prediction", "Trajectory"),
     "core.status": ("Status",),
     "learners": ("BayesOptimal", "GradientFlow", "OnlineSGD", "Population", "ProjectedDescent", "Ridge"),
     "models.activations": ("Erf", "Linear", "Softmax", "Softplus"),
-    "models.attention": ("KeyValueAttention", "LinearRegression"),
+    "models.attention": ("DirectAttention", "KeyValueAttention", "LinearRegression", "TiedAttention"),
     "models.user_activations": ("activation",),
     "papers.citations": ("cite",),
     "plotting.studies": ("plot",),
@@ -95,7 +102,9 @@ _HOMES = {
     "studies.refining": ("Refine",),
     "studies.study": ("Study", "open_study", "sweep"),
     "studies.sweeps": ("Simulation",),
+    "tasks.attention_indexed": ("AttentionIndexed",),
     "tasks.single_location": ("MaxSLR", "SpikedSLR"),
+    "tasks.targets": ("Eigenvalues", "PowerLaw", "Wishart"),
     "theory.bayes_samples": ("Branch", "bayes_branches"),
     "theory.bayes_scan": ("BayesPoint", "BayesTransition", "bayes_scan", "bayes_transition"),
     "theory.landscape": (

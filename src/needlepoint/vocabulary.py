@@ -2,4 +2,5 @@
 
 import needlepoint.learners
 import needlepoint.models.attention
+import needlepoint.tasks.attention_indexed
 import needlepoint.tasks.single_location  # noqa: F401

@@ -18,16 +18,11 @@ import needlepoint.tasks
 from needlepoint.core import specs
 from needlepoint.core.errors import InvalidParameter, UnknownName
 from needlepoint.core.jsonio import canonical
+from needlepoint.core.kinds import Choice, Count, Flag, Lengths, Numbers, Penalty, Real
 from needlepoint.core.lowering import lower
 from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.specs import (
-    Choice,
-    Count,
-    Flag,
-    Lengths,
     Nested,
-    Penalty,
-    Real,
     Spec,
     assign,
     build,
@@ -44,6 +39,7 @@ from needlepoint.learners import BayesOptimal, OnlineSGD, Population, ProjectedD
 from needlepoint.models.activations import Erf, Softmax
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import SpikedSLR
+from needlepoint.tasks.targets import Eigenvalues
 
 for package in (needlepoint.tasks, needlepoint.models):
     for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
@@ -65,7 +61,7 @@ quick = settings(
 
 
 def reals(kind: Real):
-    lo, hi = max(kind.lo, -1e12), min(kind.hi, 1e12)
+    lo, hi = max(kind.lo, -1e12), min(kind.hi, kind.largest, 1e12)
     options = [st.floats(lo, hi, exclude_min=kind.open_lo and lo == kind.lo)]
     if kind.free:
         options.append(st.none())
@@ -108,6 +104,9 @@ def values(kind):
         case Penalty():
             one = st.floats(0.0, 1e12)
             return st.one_of(one, st.tuples(one, one), st.just("optimal"))
+        case Numbers():
+            some = st.lists(st.floats(max(kind.lo, -1e12), 1e12), min_size=1, max_size=5)
+            return st.one_of(st.none(), some) if kind.free else some
         case Nested():
             one = st.one_of([instances(lookup(n)) for n in names(kind.family)])
             options = [one, *map(st.just, kind.words)]
@@ -137,9 +136,17 @@ def generic(draw, cls):
         assume(False)
 
 
+@st.composite
+def eigenvalues(draw):
+    law = draw(length_laws())  # whole numbers with weights that sum to one
+    return Eigenvalues(list(law), draw(st.sampled_from([None, list(law.values())])))
+
+
 def instances(cls):
     if cls is Overlaps:
         return overlaps()
+    if cls is Eigenvalues:
+        return eigenvalues()
     if cls in (ProjectedDescent, OnlineSGD):
         return descents(cls)
     return generic(cls)

@@ -88,6 +88,19 @@ class Overlaps(Spec):
         return ((name, getattr(self, name)) for name in (*FIVE, "key_sq", "value_sq"))
 
 
+@spec
+class IndexedOverlaps(Spec):
+    """Of the learned S with the target S0 of the attention-indexed model: Tr(S S0)/d and Tr(S^2)/d."""
+
+    family: ClassVar[str] = "indexed overlaps"
+
+    m: float = real(why="Tr(S S0) / d")
+    q: float = real(lo=0.0, why="Tr(S^2) / d")
+
+    def items(self) -> Iterator[tuple[str, float]]:
+        return iter((("m", self.m), ("q", self.q)))
+
+
 def frame_coordinates(five: np.ndarray, key_sq: Any = 1.0, value_sq: Any = 1.0) -> np.ndarray:
     """(kappa, eta, k3, theta, nu, v3, v4): k and v in the frame of eq:sgd-frame, arrays over runs.
 

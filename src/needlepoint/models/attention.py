@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from needlepoint.core.lowering import lower
-from needlepoint.core.specs import Spec, flag, nested, spec
+from needlepoint.core.specs import Spec, choice, flag, nested, real, spec
 from needlepoint.models.activations import Activation
 from needlepoint.models.user_activations import bare
 
@@ -45,3 +45,27 @@ class LinearRegression(Spec):
     """No attention: one weight vector a position and an intercept. It cannot find a random place."""
 
     family: ClassVar[str] = "model"
+
+
+@spec
+class TiedAttention(Spec):
+    r"""eq:tied. Scores $z_{ab} = (x_a^\top Sx_b - \delta_{ab}\mathrm{Tr}S)/\sqrt d$ of $S = WW^\top/\sqrt{pd}$, $W$ of
+    $d \times p$, and $\mathrm{softmax}(\beta z)$ of them; the penalty is on $W$. `width_ratio` is $p/d$. `centring`
+    says what is subtracted from the diagonal: the trace of S, or the mean over the batch, the same in the limit.
+    """
+
+    family: ClassVar[str] = "model"
+
+    beta: float = real(lo=0.0, open_lo=True, largest=1e6, default=1.0, why="it is the inverse temperature")
+    width_ratio: float = real(lo=0.0, open_lo=True, largest=1e6, default=1.0, why="it is the width of W over d")
+    centring: str = choice("trace", "batch", default="trace")
+
+
+@spec
+class DirectAttention(Spec):
+    """eq:tied with a symmetric S whose entries are trained themselves; the penalty is on S."""
+
+    family: ClassVar[str] = "model"
+
+    beta: float = real(lo=0.0, open_lo=True, largest=1e6, default=1.0, why="it is the inverse temperature")
+    centring: str = choice("trace", "batch", default="trace")

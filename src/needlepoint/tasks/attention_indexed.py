@@ -1,0 +1,38 @@
+"""The attention-indexed model: labels are the attention matrix of a hidden query-key matrix."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from needlepoint.core.specs import Spec, choice, count, nested, real, spec
+from needlepoint.tasks.targets import Target
+
+
+@spec
+class AttentionIndexed(Spec):
+    r"""eq:indexed-model. Tokens $x_a \sim N(0, I_d)$, scores $z^0_{ab} = (x_a^\top S_0x_b -
+    \delta_{ab}\mathrm{Tr}S_0)/\sqrt d$ plus symmetric noise, of variance `noise_var` on the diagonal and half of it
+    off; labels $\mathrm{softmax}(\beta^*z^0)$ row by row, $T \times T$. One token has the linear label $z^0$ itself.
+
+    `target` is the law of S0; `readout` says what a label is: the attention matrix ("seq2lab") or the tokens that it
+    mixes, with an error divided by d ("seq2seq"), which is the same in the limit.
+    """
+
+    family: ClassVar[str] = "task"
+
+    tokens: int = count(lo=1, why="it is the number of tokens of a sequence")
+    target: Target = nested("target", why="it is the law of the hidden matrix")
+    noise_var: float = real(
+        lo=0.0, largest=1e12, default=0.0, why="it is the variance of the noise of a diagonal score"
+    )
+    beta_star: float = real(
+        lo=0.0, open_lo=True, largest=1e6, default=1.0, why="it is the inverse temperature of labels"
+    )
+    readout: str = choice("seq2lab", "seq2seq", default="seq2lab")
+
+    @property
+    def components(self) -> float:
+        r"""N: how many independent numbers of a sequence's scores the labels show, $(T^2 + T - 2)/2$; one token shows
+        its one score."""
+        T = self.tokens
+        return 1.0 if T == 1 else (T * T + T - 2) / 2

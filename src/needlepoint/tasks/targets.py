@@ -1,0 +1,146 @@
+"""Targets: the laws of the eigenvalues of the matrix that labels are made with."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.specs import Spec, count, numbers, real, spec
+
+if TYPE_CHECKING:  # specs are read where nothing is computed, and those load scipy
+    from needlepoint.numerics.free_atoms import Atoms
+    from needlepoint.numerics.freeprob import FreeSum
+
+_EXACT, _BINS = 200, 300  # largest eigenvalues of a power law that are kept, and bins that the others are put in
+
+
+class Target(Spec):
+    """A positive semi-definite matrix S0, known by its eigenvalues: tokens are isotropic."""
+
+    family: ClassVar[str] = "target"
+
+    @property
+    def law(self) -> FreeSum:
+        """The limit law of the eigenvalues, to which noise is added freely."""
+        raise NotImplementedError
+
+    @property
+    def rank(self) -> float:
+        """The share of eigenvalues that are not zero."""
+        raise NotImplementedError
+
+    def draw(self, rng: np.random.Generator, d: int) -> np.ndarray:
+        """The eigenvalues (d,) of one matrix."""
+        raise NotImplementedError
+
+
+@spec
+class Wishart(Target):
+    r"""eq:wishart-target. $S_0 = W_0W_0^\top/\sqrt{p_0d}$ with $W_0$ of standard normals, $d \times p_0$; `rank_ratio`
+    is $p_0/d$."""
+
+    rank_ratio: float = real(lo=0.0, open_lo=True, largest=1e6, why="it is the width of the target over d")
+
+    @property
+    def law(self) -> FreeSum:
+        from needlepoint.numerics.freeprob import MarchenkoPastur
+
+        return MarchenkoPastur(self.rank_ratio)
+
+    @property
+    def rank(self) -> float:
+        return min(1.0, self.rank_ratio)
+
+    def draw(self, rng: np.random.Generator, d: int) -> np.ndarray:
+        width = max(1, round(self.rank_ratio * d))
+        W = rng.standard_normal((d, width))
+        small = W.T @ W if width < d else W @ W.T
+        found = np.zeros(d)
+        found[d - min(d, width) :] = np.linalg.eigvalsh(small / math.sqrt(width * d))
+        return np.maximum(found, 0.0)
+
+
+@spec
+class Eigenvalues(Target):
+    """Given eigenvalues with `weights` that sum to one (equal ones if None). A weight of zero is a single eigenvalue
+    among d: it does not count in the limit, but may show as an outlier of what is learned."""
+
+    values: tuple[float, ...] = numbers(lo=0.0, why="S0 is positive semi-definite, as W W^T is")
+    weights: Any = numbers(lo=0.0, free=True, default=None, why="they are shares of the eigenvalues")
+
+    def check(self) -> None:
+        if self.weights is None:
+            return
+        if len(self.weights) != len(self.values):
+            raise InvalidParameter(
+                f"Eigenvalues: {len(self.values)} values have {len(self.weights)} weights; each needs its own."
+            )
+        total = math.fsum(self.weights)
+        if not math.isclose(total, 1.0, rel_tol=1e-9):
+            raise InvalidParameter(f"Eigenvalues(weights=...): they must sum to 1 (they sum to {total:.6g}).")
+
+    @functools.cached_property
+    def _law(self) -> Atoms:
+        from needlepoint.numerics.free_atoms import Atoms
+
+        return Atoms(self.values, self.weights)
+
+    @property
+    def law(self) -> FreeSum:
+        return self._law
+
+    @property
+    def rank(self) -> float:
+        return float(self._law.a[self._law.s > 0].sum())
+
+    def draw(self, rng: np.random.Generator, d: int) -> np.ndarray:
+        """As many of each as its weight asks for, one of each weight zero; what is left over goes to the largest
+        remainders."""
+        weights = np.full(len(self.values), 1 / len(self.values)) if self.weights is None else np.array(self.weights)
+        spikes = weights == 0
+        room = d - int(spikes.sum())
+        if room < 1:
+            raise InvalidParameter(f"Eigenvalues: {int(spikes.sum())} values of weight zero need d > {spikes.sum()}.")
+        counts = np.floor(weights * room + 1e-9).astype(int)
+        order = np.argsort(-(weights * room - counts), kind="stable")
+        counts[order[: room - counts.sum()]] += 1
+        return np.sort(np.repeat(self.values, np.where(spikes, 1, counts)))
+
+
+@spec
+class PowerLaw(Target):
+    r"""eq:power-law. $s_i = \sqrt d\,i^{-\gamma}$ for $i = 1, \dots, d$; `exponent` is $\gamma$."""
+
+    exponent: float = real(lo=0.0, open_lo=True, largest=20.0, why="eigenvalues fall like i to minus this power")
+    d: int = count(lo=2, why="it is how many eigenvalues there are, and simulate's d")
+
+    @functools.cached_property
+    def _law(self) -> Atoms:
+        from needlepoint.numerics.free_atoms import Atoms
+
+        i = np.arange(1, self.d + 1)
+        s = math.sqrt(self.d) * i ** (-self.exponent)
+        if self.d <= _EXACT + _BINS:
+            return Atoms(s)
+        # the small ones in geometric bins that keep their mean square
+        ends = np.unique(np.geomspace(_EXACT, self.d, _BINS + 1).round().astype(int))
+        sizes = np.diff(ends)
+        squares = np.add.reduceat(s[_EXACT:] ** 2, ends[:-1] - _EXACT) / sizes
+        return Atoms(np.r_[s[:_EXACT], np.sqrt(squares)], np.r_[np.ones(_EXACT), sizes] / self.d)
+
+    @property
+    def law(self) -> FreeSum:
+        return self._law
+
+    @property
+    def rank(self) -> float:
+        return 1.0
+
+    def draw(self, rng: np.random.Generator, d: int) -> np.ndarray:
+        if d != self.d:
+            raise InvalidParameter(f"{self!r} has {self.d} eigenvalues; simulate needs d={self.d}, got d={d}.")
+        return np.sort(math.sqrt(d) * np.arange(1, d + 1) ** (-self.exponent))
