@@ -85,10 +85,10 @@ def main() -> None:
     path = Path(sys.argv[2] if len(sys.argv) > 2 else "benchmarks/out/ridge_robustness.jsonl")
     path.parent.mkdir(parents=True, exist_ok=True)
     done = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    # settings of one kind go to one worker, which compiles them once
+    # settings of one kind follow each other, so that each worker compiles them once
     left = sorted(set(range(count)) - {row["index"] for row in done}, key=kind)
     with multiprocessing.get_context("spawn").Pool(os.cpu_count()) as pool, path.open("a") as file:
-        for row in pool.imap_unordered(answer, left, chunksize=max(1, min(8, len(left) // 8))):
+        for row in pool.imap_unordered(answer, left):
             file.write(json.dumps(row) + "\n")
             file.flush()
             done.append(row)

@@ -319,11 +319,16 @@ def curvature(activation: type[Activation], channel: Channel, sample: Sample, ch
         bend = bend + ones * (second * e)
     else:
 
-        def one(x: Any, c: Any) -> Any:
-            J = jax.jacfwd(lambda t: activation.weights(t, channel.c))(x)
-            return J, jax.hessian(lambda t: jnp.sum(c * activation.weights(t, channel.c)))(x)
+        def weights(x: Any) -> Any:
+            return _weights(activation, channel.c, x)
 
-        J, bend = jax.vmap(one, in_axes=-1, out_axes=-1)(chi, c)
+        def pull(x: Any) -> Any:
+            return jax.vjp(weights, x)[1](c)[0]
+
+        # one direction at a time, with the samples last: several times faster than batched Jacobians
+        units = [jnp.broadcast_to(e, chi.shape) for e in ones]
+        J = jnp.stack([jax.jvp(weights, (chi,), (e,))[1] for e in units], axis=1)
+        bend = jnp.stack([jax.jvp(pull, (chi,), (e,))[1] for e in units], axis=1)
         Jp, Jc = (jnp.einsum("lmn,ln->mn", J, x) for x in (p, c))
         JJ = jnp.einsum("lin,ljn->ijn", J, J)
     bend = bend + Jp[:, None] * Jp[None, :] / stretch - channel.V_v * r**2 * JJ + ones / channel.V_k
