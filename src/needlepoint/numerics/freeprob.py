@@ -263,8 +263,9 @@ def _polished(y: np.ndarray, a2: np.ndarray, a1: np.ndarray, a0: np.ndarray, ste
     value = ((y + a2) * y + a1) * y + a0
     for _ in range(steps):
         slope = (3 * y + 2 * a2) * y + a1
-        new = y - value / np.where(slope == 0, 1.0, slope)
-        new_value = ((new + a2) * new + a1) * new + a0
+        with np.errstate(invalid="ignore", over="ignore"):  # a step that is not finite is not taken
+            new = y - value / np.where(slope == 0, 1.0, slope)
+            new_value = ((new + a2) * new + a1) * new + a0
         better = np.abs(new_value) < np.abs(value)
         y, value = np.where(better, new, y), np.where(better, new_value, value)
     return y

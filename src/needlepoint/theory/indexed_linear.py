@@ -16,6 +16,7 @@ from needlepoint.numerics.freeprob import FreeSum, Truncated
 
 _SMALLEST, _LARGEST = 1e-9, 1e9  # of delta
 _STEPS = 100
+_RAYS = 17  # that the best one is looked for between
 _SETTLED = 1e-14
 
 
@@ -100,13 +101,17 @@ def best(law: FreeSum, a: Any, Q: Any) -> Cut:
 
     def rise(t: Any, a: Any, Q: Any) -> Any:
         cut = on_ray(law, t, a, Q)
-        # where the penalty is negative delta still falls
-        return np.where(cut.stiffness(a) > 0, cut.at.d12 + t * cut.at.d22, -1.0)
+        return cut.at.d12 + t * cut.at.d22
 
-    low = unpenalised(law, a, Q)
-    start = low.eps / low.delta
-    high = start + 1.0
-    while np.any(short := rise(high, a, Q) < 0):
-        high = np.where(short, 2 * high, high)
-    found = elementwise.find_root(rise, (start, high), args=(a, Q))
-    return on_ray(law, found.x, a, Q)
+    least = unpenalised(law, a, Q)
+    start = least.eps / least.delta
+    # from no penalty to one that cuts everything off
+    widest = np.sqrt(Q / (2 * a))
+    end = np.vectorize(lambda w: law.support(float(w))[-1, 1] / float(w), otypes=[float])(widest)
+    share = np.linspace(0.0, 1.0, _RAYS).reshape(-1, *[1] * a.ndim)
+    rays = start + share * np.maximum(end - start, 0.0)
+    lowest = np.argmin(on_ray(law, rays, a, Q).delta, axis=0)[None]
+    low, high = (np.take_along_axis(rays, np.clip(lowest + i, 0, _RAYS - 1), axis=0)[0] for i in (-1, 1))
+    found = elementwise.find_root(rise, (low, high), args=(a, Q))
+    # without noise the least may be at no penalty at all
+    return on_ray(law, np.where(found.success, found.x, np.take_along_axis(rays, lowest, axis=0)[0]), a, Q)
