@@ -266,7 +266,7 @@ def _descent(activation: type[Activation], channel: Channel, sample: Sample) -> 
     def descend(start: Any, steps: int) -> tuple[Any, Any]:
         def newton(chi: Any) -> Any:
             shape = curvature(activation, channel, sample, chi)
-            return -_solve_positive(shape.bend, shape.slope)
+            return -solve_positive(shape.bend, shape.slope)
 
         def height(chi: Any) -> Any:
             return reply(activation, channel, sample, chi).envelope
@@ -353,7 +353,7 @@ def response(activation: type[Activation], channel: Channel, sample: Sample, sco
     s, r, J = at.weights, at.residual, shape.jacobian
     p, stretch = sample.w_z + 2 * channel.V_v * r * s, 1 + channel.V_v * jnp.sum(s**2, axis=0)
     unit = jnp.broadcast_to(jnp.eye(len(s))[:, :, None], shape.bend.shape)
-    moved = jnp.stack([_solve_positive(shape.bend, e) for e in unit]) / channel.V_k
+    moved = jnp.stack([solve_positive(shape.bend, e) for e in unit]) / channel.V_k
     K = r * J - s[:, None] * jnp.einsum("ln,lmn->mn", p, J)[None, :] / stretch
     vk = jnp.einsum("lin,imn->lmn", K, moved)
     vv = channel.V_k * jnp.einsum("lin,min->lmn", K, vk) - s[:, None] * s[None, :] / stretch
@@ -369,7 +369,7 @@ def _two_derivatives(function: Callable[[Any], Any], x: Any) -> tuple[Any, Any]:
     return jax.jvp(first, (x,), (jnp.ones_like(x),))
 
 
-def _solve_positive(matrix: Any, vector: Any) -> Any:
+def solve_positive(matrix: Any, vector: Any) -> Any:
     """Solve with the LDL^T of a small symmetric matrix (k, k, n) whose negative pivots have their sign turned: a
     descent direction in any case. Unrolled, because batched LAPACK calls cost more than the arithmetic."""
     k = vector.shape[0]

@@ -25,6 +25,7 @@ from needlepoint.models.activations import Activation, Linear, Softmax
 from needlepoint.numerics.gaussian import sobol_normals
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 
+_EVEN = 8.0  # snr at which the two forms of the key's overlap on the max task count alike
 _LATE = 64  # slow samples that are solved at once
 _FAR = 1e-6  # distance to a minimum above which a sample is solved again
 
@@ -96,7 +97,7 @@ class Points(NamedTuple):
         if issubclass(self.task_type, SpikedSLR):
             return 1 + self.length, free, 0
         # the largest of many scores is drawn directly, which needs all of them
-        return 1 + self.length, free, self.length if self.infinite and self.length > 2 else free
+        return 1 + self.length, free, self.length if self.length > 2 else free
 
 
 def points(
@@ -127,13 +128,13 @@ def _base_normals(points: Points) -> Base:
     score = _whole(score, length)
     if issubclass(task_type, SpikedSLR):
         star = star[:, :0]
-    elif infinite and star.shape[1] == length:
+    elif star.shape[1] == length:
         star = _with_first_largest(star)
-    elif infinite:
+    else:
         half = np.abs(star) / np.sqrt(2) if star.shape[1] else np.zeros((scrambles, 1, normals.shape[-1]))
         star = np.concatenate([half, -half], axis=1)[:, :length]
-    else:
-        star = _whole(star, length)
+    if star.shape[1] > 1 and not infinite:  # in every other sample the relevant token is not the one of largest score
+        star[:, :2, 1::2] = star[:, 1::-1, 1::2]
     return Base(*(np.ascontiguousarray(x) for x in (label_value[:, 0], label_value[:, 1:], score, star)))
 
 
@@ -177,11 +178,17 @@ def fields(task_type: type[SingleLocation], law: dict[str, Any], order: Order, b
 
 
 def place(law: dict[str, Any], base: Base) -> tuple[Any, Any]:
-    """For max: the posterior of the place (tokens, n), and the weight of a sample in which it is the first."""
+    """For max: the posterior of the place (tokens, n), and the weight of a sample in which it is the first.
+
+    At a finite snr half of the samples have the largest score first, half one of the others, each as often as its
+    posterior says. Scores without an order would be weighted by what is almost an indicator.
+    """
     if "snr" not in law:  # an infinite snr is not among the traced numbers; the first is the largest by construction
         return None, jnp.ones_like(base.label)
     p = jax.nn.softmax(law["snr"] * base.star, axis=0)
-    return p, len(p) * p[0]
+    others = len(p) - 1
+    share = jnp.where(p[0] >= jnp.max(p, axis=0), 2.0, 2.0 * others) if others else 1.0
+    return p, share * p[0]
 
 
 def settled(
@@ -234,8 +241,8 @@ def means(
 ) -> Means:
     r"""eq:ridge-conjugates. $\hat q = \alpha E|g|^2$; by Stein's lemma, which sees where the proximal map jumps, $\hat
     V_k = -\alpha E[g_k\cdot g]/s$ with $s$ the spread of $w_\chi$, $\hat V_v$ alike, $\hat m_v = \frac\alpha{1 +
-    \Delta^2}E[g_{v,1}(y - m_vh_1/s_v)]$; $\hat m_k = \alpha\sqrt\mu Eg_{k,1}$ (spiked), $\alpha\mu E[g_{k,1} - p\cdot
-    g_k]$ (max), $\alpha E[g_k\cdot\chi^*] + m_k\hat V_k$ (max, infinite snr). All over $\alpha$, a scrambling each.
+    \Delta^2}E[g_{v,1}(y - m_vh_1/s_v)]$; $\hat m_k = \alpha\sqrt\mu Eg_{k,1}$ (spiked), $\alpha E[g_k\cdot\chi^*] +
+    m_k\hat V_k = \alpha\mu E[g_{k,1} - p\cdot g_k]$ (max). All over $\alpha$, a scrambling each.
     """
 
     spiked = issubclass(task_type, SpikedSLR)
@@ -258,12 +265,14 @@ def means(
             if issubclass(activation, Linear):
                 # linear attention never jumps: derivatives do as well, and the two errors all but cancel in the risk
                 V_k, V_v, m_v = ((a + b) / 2 for a, b in zip(forms, linear_divergence(channel, at), strict=True))
-            if spiked:
-                m_k = jnp.sqrt(law["snr"]) * at.g_k[0]
-            elif p is not None:
-                m_k = law["snr"] * (at.g_k[0] - jnp.sum(p * at.g_k, axis=0))
-            else:
-                m_k = jnp.sum(at.g_k * base.star, axis=0) + order.m_k * V_k
+            m_k = (
+                jnp.sum(at.g_k * base.star, axis=0) + order.m_k * V_k
+                if not spiked
+                else jnp.sqrt(law["snr"]) * at.g_k[0]
+            )
+            if p is not None:  # the other form scatters less at a small snr
+                here = law["snr"] * (at.g_k[0] - jnp.sum(p * at.g_k, axis=0))
+                m_k = (_EVEN * here + law["snr"] * m_k) / (_EVEN + law["snr"])
             q_k, q_v = jnp.sum(at.g_k**2, axis=0), jnp.sum(at.g_v**2, axis=0)
             return Means(Conjugate(m_k, q_k, V_k, m_v, q_v, V_v), at.residual**2, at.envelope)
 

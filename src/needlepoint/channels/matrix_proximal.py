@@ -1,0 +1,111 @@
+r"""The proximal map through a matrix of attention weights: what one sequence does to its own scores.
+
+Scores of T tokens are a symmetric matrix, of which row-wise softmax does not see the shift along the all-ones matrix.
+In an orthonormal basis of the rest they are N = (T^2 + T - 2)/2 coordinates. Arrays have the samples last: (N, n).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from needlepoint.channels.proximal import solve_positive
+
+_STEPS = 60  # most are settled after six
+_FAR = 1e-7  # distance to a minimum, relative to its size, that counts as none
+
+
+@functools.cache
+def basis(tokens: int) -> np.ndarray:
+    """(N, T, T): symmetric, orthonormal, orthogonal to the all-ones matrix. For two tokens the first one changes sign
+    with the scores only, the second also if the tokens are swapped."""
+    T = tokens
+    if T == 1:
+        return np.ones((1, 1, 1))
+    found = [np.ones((T, T)) / T]
+    ordered = [(a, b) for a in range(T) for b in range(a + 1, T)] + [(a, a) for a in range(T)]
+    for a, b in ordered:
+        new = np.zeros((T, T))
+        new[a, b] = new[b, a] = -1.0
+        for _ in range(2):  # twice, to the last digit
+            for old in found:
+                new = new - np.sum(new * old) * old
+        size = np.linalg.norm(new)
+        if size > 1e-8:
+            found.append(new / size)
+    return np.array(found[1:])
+
+
+class Pull(NamedTuple):
+    """Loss (n,), its gradient (N, n) and Hessian (N, N, n) in the coordinates of the scores."""
+
+    loss: Any
+    slope: Any
+    bend: Any
+
+
+def attention(tokens: int, beta: Any, scores: Any) -> Any:
+    """Row-wise softmax (T, T, n) of scores in coordinates (N, n)."""
+    z = jnp.einsum("iab,in->abn", basis(tokens), scores)
+    return jax.nn.softmax(beta * z, axis=1)
+
+
+def pull(tokens: int, beta: Any, labels: Any, scores: Any) -> Pull:
+    r"""eq:matrix-pull. With $p$ a row of the attention, $e$ its residual and $f = p(e - p\cdot e)$: the gradient is
+    $-2\beta f$ and the Hessian $2\beta^2[JJ - \mathrm{diag}f + fp^\top + pf^\top]$, $J = \mathrm{diag}p - pp^\top$."""
+    B = jnp.asarray(basis(tokens))
+    p = attention(tokens, beta, scores)
+    e = labels - p
+    f = p * (e - jnp.sum(p * e, axis=1, keepdims=True))
+    eye = jnp.eye(tokens)[None, :, :, None]
+    J = eye * p[:, :, None] - p[:, :, None] * p[:, None, :]
+    H = jnp.einsum("abcn,acdn->abdn", J, J) - eye * f[:, :, None] + f[:, :, None] * p[:, None, :]
+    H = 2 * beta**2 * (H + p[:, :, None] * f[:, None, :])
+    bend = jnp.einsum("iab,abdn,jad->ijn", B, H, B)
+    return Pull(jnp.sum(e**2, axis=(0, 1)), -2 * beta * jnp.einsum("iab,abn->in", B, f), bend)
+
+
+class Nearest(NamedTuple):
+    """The scores at the minimum, its height, and how far it may be: the slope left times Sigma."""
+
+    scores: Any
+    height: Any
+    left: Any
+
+
+def descend(tokens: int, beta: Any, Sigma: Any, labels: Any, fields: Any, start: Any) -> Nearest:
+    r"""eq:matrix-proximal. A minimum of $\ell(z) + \frac{|z - \omega|^2}{4\Sigma}$: Newton's method with pivots made
+    positive; a step that would rise is retried shorter."""
+    stiff = jnp.eye(fields.shape[0])[:, :, None] / (2 * Sigma)
+
+    def height(z: Any) -> Any:
+        p = attention(tokens, beta, z)
+        return jnp.sum((labels - p) ** 2, axis=(0, 1)) + jnp.sum((z - fields) ** 2, axis=0) / (4 * Sigma)
+
+    def newton(z: Any) -> tuple[Any, Any]:
+        at = pull(tokens, beta, labels, z)
+        slope = at.slope + (z - fields) / (2 * Sigma)
+        return -solve_positive(at.bend + stiff, slope), slope
+
+    def step(state: Any) -> Any:
+        count, z, value, move, _, fraction = state
+        new = z + fraction * move
+        new_value = height(new)
+        lower = new_value <= value
+        z, value = jnp.where(lower, new, z), jnp.where(lower, new_value, value)
+        fraction = jnp.where(lower, jnp.minimum(1.0, 4 * fraction), fraction / 4)
+        return count + 1, z, value, *newton(z), fraction
+
+    def away(slope: Any) -> Any:
+        return 2 * Sigma * jnp.max(jnp.abs(slope), axis=0)
+
+    def unsettled(state: Any) -> Any:
+        return (state[0] < _STEPS) & jnp.any(away(state[4]) > _FAR * (1 + jnp.max(jnp.abs(state[1]), axis=0)))
+
+    state = (0, start, height(start), *newton(start), jnp.ones_like(labels[0, 0]))
+    _, z, value, _, slope, _ = jax.lax.while_loop(unsettled, step, state)
+    return Nearest(z, value, away(slope))
