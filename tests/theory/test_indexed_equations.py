@@ -1,0 +1,145 @@
+"""The attention-indexed model with softmax: its proximal map, its means and its fixed points."""
+
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import needlepoint as ndl
+from needlepoint.channels.matrix_proximal import attention, basis, descend, pull
+from needlepoint.theory.indexed_equations import Equations, fixed_point, unpack
+from needlepoint.theory.indexed_fields import State, lattice, scrambled
+
+REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "attention-indexed.json").read_text())["values"]
+CASES = [v for v in REFERENCE if v["name"] == "softmax_T2"]
+START = State(0.7, 0.9, 2.0)
+
+
+@pytest.fixture(autouse=True)
+def _float64():
+    with jax.enable_x64(True):
+        yield
+
+
+def equations(inputs, rules):
+    task = ndl.AttentionIndexed(inputs["T"], ndl.Wishart(inputs["kappa0"]), inputs["Delta"], inputs["beta0"])
+    return Equations(task, ndl.TiedAttention(inputs["beta"]), inputs["alpha"], inputs["lam_tilde"], rules)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("tokens", [2, 3, 4])
+def test_the_basis_is_orthonormal_and_blind_to_a_shift(tokens):
+    B = basis(tokens)
+    assert len(B) == (tokens**2 + tokens - 2) / 2
+    np.testing.assert_allclose(np.einsum("iab,jab->ij", B, B), np.eye(len(B)), atol=1e-13)
+    np.testing.assert_allclose(B.sum(axis=(1, 2)), 0, atol=1e-13)
+    np.testing.assert_allclose(B, np.swapaxes(B, 1, 2))
+
+
+def test_for_two_tokens_the_coordinates_are_even_and_odd_under_a_swap():
+    np.testing.assert_allclose(basis(2)[:, ::-1, ::-1], [basis(2)[0], -basis(2)[1]], atol=1e-13)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("tokens", [2, 3])
+def test_derivatives_of_the_loss(tokens):
+    rng = np.random.default_rng(tokens)
+    N, n, beta = len(basis(tokens)), 5, 1.7
+    z0, z = rng.standard_normal((2, N, n))
+    labels = attention(tokens, 0.8, z0)
+
+    def loss(z):
+        return jnp.sum((labels - attention(tokens, beta, z)) ** 2)
+
+    at = pull(tokens, beta, labels, z)
+    np.testing.assert_allclose(jnp.sum(at.loss), loss(z), rtol=1e-13)
+    np.testing.assert_allclose(at.slope, jax.grad(loss)(z), rtol=0, atol=1e-12)
+    full = jax.hessian(loss)(z)  # (N, n, N, n)
+    np.testing.assert_allclose(at.bend, np.einsum("injn->ijn", full), rtol=0, atol=1e-12)
+
+
+@pytest.mark.exact
+def test_nothing_near_a_minimum_is_lower():
+    rng = np.random.default_rng(5)
+    tokens, Sigma, n = 3, 4.0, 200
+    z0, omega = rng.standard_normal((2, 5, n)) * 1.5
+    labels = attention(tokens, 1.0, z0)
+    found = descend(tokens, 1.0, Sigma, labels, omega, omega)
+    assert np.max(found.left) < 1e-5
+
+    def height(z):
+        away = jnp.sum((z - omega) ** 2, axis=0) / (4 * Sigma)
+        return jnp.sum((labels - attention(tokens, 1.0, z)) ** 2, axis=(0, 1)) + away
+
+    np.testing.assert_allclose(height(found.scores), found.height, rtol=1e-12)
+    for scale in (1e-3, 1e-2):
+        for step in rng.standard_normal((20, 5, 1)):
+            assert np.all(height(found.scores + scale * step) >= found.height - 1e-12)
+
+
+@pytest.mark.paper
+@pytest.mark.parametrize("case", CASES[:2], ids=lambda v: str(v["id"]))
+def test_means_at_the_reference_point(case):
+    inputs, out = case["inputs"], case["outputs"]
+    found = equations(inputs, (lattice(0.5),)).means(0, State(out["m"], out["q"], out["Sigma"]))
+    a = inputs["alpha"]
+    for value, name in (
+        (a * found.m, "mhat"),
+        (a * found.q, "qhat"),
+        (a * found.Sigma, "Sigmahat"),
+        (a * found.train, "fit"),
+        (found.test, "e_test"),
+        (found.clean, "e_test_clean"),
+    ):
+        assert abs(value - out[name]) < 1e-6
+    assert found.left == 0
+
+
+@pytest.mark.paper
+@pytest.mark.parametrize("case", CASES, ids=lambda v: str(v["id"]))
+def test_fixed_points_of_the_reference(case):
+    sharp = case["inputs"]["beta0"] > 1  # steeper labels need a finer lattice: 1.6e-4 at .45
+    eqs = equations(case["inputs"], (lattice(0.45 if sharp else 0.5),))
+    found = fixed_point(eqs, START, 1e-8)
+    assert found.residual[0] < 1e-8
+    state = unpack(found.x[0], eqs.numbers["Q"])
+    for name in ("m", "q", "Sigma"):
+        value = case["outputs"][name]
+        assert abs(getattr(state, name) - value) <= case["tol"] * max(1.0, abs(value)) * (3 if sharp else 1)
+
+
+@pytest.mark.exact
+def test_energy_is_fit_and_penalty_whatever_the_rule():
+    """The free energy of the sheet's section 2 equals alpha times the training loss plus the penalty."""
+    case = CASES[1]
+    eqs = equations(case["inputs"], (lattice(0.8),))
+    found = fixed_point(eqs, START, 1e-11)
+    state = unpack(found.x[0], eqs.numbers["Q"])
+    means = eqs.means(0, state)
+    learned = eqs.learned(means)
+    at = eqs.law.truncated(learned.delta, learned.eps)
+    # E min = E loss + E |z - omega|^2 / (4 Sigma) = train + Sigma E|g|^2 / 4
+    envelope = means.train + state.Sigma * means.q / 4
+    free = (learned.q * state.Sigma + 2 * learned.m * state.m - learned.Sigma * state.q) / 4
+    free += eqs.alpha * envelope - learned.m**2 / (4 * learned.Sigma) * at.J
+    energy = eqs.alpha * means.train - eqs.penalty * learned.eta * at.d2 / 2
+    assert abs(free - energy) < 1e-10
+    assert abs(energy - case["outputs"]["Phi"]) < 1e-4
+
+
+@pytest.mark.montecarlo
+def test_two_rules_for_two_tokens():
+    """Sobol points against the lattice, at the same point."""
+    case = CASES[1]
+    out = case["outputs"]
+    state = State(out["m"], out["q"], out["Sigma"])
+    fine = equations(case["inputs"], (lattice(0.5),)).means(0, state)
+    eqs = equations(case["inputs"], scrambled(2, 13, 8, 0))
+    rows = np.array([eqs.means(i, state)[:6] for i in range(8)])
+    error = rows.std(axis=0, ddof=1) / np.sqrt(8)
+    assert np.all(error < 0.01 * np.abs(rows.mean(axis=0)))
+    assert np.all(np.abs(rows.mean(axis=0) - fine[:6]) < 6 * error)
+    assert np.any(np.abs(1.02 * rows.mean(axis=0) - fine[:6]) > 6 * error)
