@@ -12,6 +12,7 @@ import needlepoint as ndl
 from needlepoint.channels.matrix_proximal import attention, basis, descend, pull
 from needlepoint.theory.indexed_equations import Equations, fixed_point, unpack
 from needlepoint.theory.indexed_fields import State, lattice, scrambled
+from needlepoint.theory.indexed_solutions import interpolating, solve
 
 REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "attention-indexed.json").read_text())["values"]
 CASES = [v for v in REFERENCE if v["name"] == "softmax_T2"]
@@ -143,3 +144,68 @@ def test_two_rules_for_two_tokens():
     assert np.all(error < 0.01 * np.abs(rows.mean(axis=0)))
     assert np.all(np.abs(rows.mean(axis=0) - fine[:6]) < 6 * error)
     assert np.any(np.abs(1.02 * rows.mean(axis=0) - fine[:6]) > 6 * error)
+
+
+# --- solutions to a stated error ------------------------------------------------------------------
+
+
+def named(start):
+    return [v for v in REFERENCE if v["name"].startswith(start)]
+
+
+@pytest.mark.paper
+@pytest.mark.parametrize("case", named("direct_linear"), ids=lambda v: str(v["id"]))
+def test_direct_attention_on_one_token(case):
+    inputs = case["inputs"]
+    task = ndl.AttentionIndexed(1, ndl.Wishart(0.5), inputs["Delta"])
+    found = solve(task, ndl.DirectAttention(), inputs["a"], inputs.get("lamF", 0.0))
+    state, learned = found.state, found.learned
+    values = {
+        "m": state.m,
+        "q": state.q,
+        "Sigma": state.Sigma,
+        "Sigmahat": learned.Sigma,
+        "est": 1.5 - 2 * state.m + state.q,
+        "fit_per": found.means.train,
+    }
+    for name, value in case["outputs"].items():
+        assert abs(values[name] - value) <= case["tol"] * max(1.0, abs(value)), name
+
+
+@pytest.mark.paper
+def test_softmax_that_meets_its_labels_is_a_linear_problem():
+    (case,) = named("softmax_T2 lambda")
+    inputs, out = case["inputs"], case["outputs"]
+    task = ndl.AttentionIndexed(2, ndl.Wishart(inputs["kappa0"]), inputs["Delta"])
+    found = interpolating(task, ndl.TiedAttention(), inputs["alpha"])
+    assert abs(1.5 - 2 * found.state.m + found.state.q - out["est"]) <= case["tol"]
+    assert abs(found.means.test - out["e_test"]) <= case["tol"] + found.error.test
+    # the temperature of the model rescales the matrix and leaves the attention as it is
+    hot = interpolating(task, ndl.TiedAttention(beta=0.5), inputs["alpha"])
+    assert hot.means.test == pytest.approx(found.means.test, rel=1e-9)
+    assert hot.state.q == pytest.approx(4 * found.state.q, rel=1e-12)
+
+
+@pytest.mark.paper
+@pytest.mark.parametrize("case", named("replicon linear"), ids=lambda v: str(v["inputs"]["alpha"]))
+def test_replicons_of_one_token(case):
+    inputs = case["inputs"]
+    task = ndl.AttentionIndexed(1, ndl.Wishart(inputs["kappa0"]), inputs["Delta"])
+    found = solve(task, ndl.TiedAttention(), inputs["alpha"], inputs["lam_tilde"])
+    assert found.replicon == pytest.approx(case["outputs"]["replicon"], abs=2e-6)
+
+
+@pytest.mark.paper
+def test_a_solution_for_two_tokens_and_its_replicon():
+    (case,) = named("replicon softmax")
+    found = solve(equations(CASES[1]["inputs"], ()).task, ndl.TiedAttention(), 0.3, 0.02, tol=1e-3)
+    assert found.replicon == pytest.approx(case["outputs"]["replicon"], abs=1e-3)
+    out = CASES[1]["outputs"]
+    for name in ("m", "q"):
+        assert abs(getattr(found.state, name) - out[name]) < getattr(found.state_error, name) + 2e-5
+
+
+@pytest.mark.exact
+def test_too_many_tokens():
+    with pytest.raises(ndl.NoTheory, match="at most 6 are"):
+        solve(ndl.AttentionIndexed(7, ndl.Wishart(0.5)), ndl.TiedAttention(), 0.3, 0.1)

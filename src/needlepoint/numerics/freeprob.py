@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -78,15 +79,15 @@ class FreeSum(abc.ABC):
         """The mass at or below x."""
         return 1.0 - self.truncated(delta, x).above
 
-    def panels(self, delta: float) -> np.ndarray:
-        """(panels, 2): the support, divided at the cuts."""
-        cuts = self.cuts(delta)
+    def panels(self, delta: float, more: Sequence[float] = ()) -> np.ndarray:
+        """(panels, 2): the support, divided at the cuts and at `more` points."""
+        cuts = np.sort(np.concatenate([self.cuts(delta), np.asarray(more, dtype=float)]))
         ends = [np.r_[a, cuts[(cuts > a) & (cuts < b)], b] for a, b in self.support(delta)]
         return np.concatenate([np.stack([e[:-1], e[1:]], axis=1) for e in ends])
 
-    def nodes(self, delta: float) -> Nodes:
+    def nodes(self, delta: float, more: Sequence[float] = ()) -> Nodes:
         """Gauss nodes on every panel, clustered at its ends like the arcsine law."""
-        x, dx = _clustered(self.panels(delta), *_arc_nodes(_CLUSTERED))
+        x, dx = _clustered(self.panels(delta, more), *_arc_nodes(_CLUSTERED))
         return Nodes(x.ravel(), dx.ravel(), self.density(x.ravel(), delta))
 
     def quantiles(self, p: np.ndarray, delta: float) -> np.ndarray:

@@ -89,14 +89,11 @@ def means(tokens: int, law: dict[str, Any], state: State, base: Base) -> Means:
     E|g|^2$, $\hat\Sigma = -\frac\alpha sE[g\cdot\xi]$, $\hat m = \alpha E[g\cdot(\frac{z^0}Q - \frac m{Qs}\xi)]$. A
     block's part.
     """
-    beta, beta_star, Q, Q0 = law["beta"], law["beta_star"], law["Q"], law["Q0"]
+    beta, beta_star, Q = law["beta"], law["beta_star"], law["Q"]
     s = jnp.sqrt(state.q - state.m**2 / Q)
     z0, xi = jnp.sqrt(2 * Q) * base.label, jnp.sqrt(2.0) * base.noise
     omega = state.m / Q * z0 + s * xi
     labels = attention(tokens, beta_star, z0)
-
-    def loss(y: Any, z: Any) -> Any:
-        return jnp.sum((y - attention(tokens, beta, z)) ** 2, axis=(0, 1))
 
     # from the field and from the labels; the lower one counts
     starts = jnp.stack([omega, beta_star / beta * z0])
@@ -111,8 +108,7 @@ def means(tokens: int, law: dict[str, Any], state: State, base: Base) -> Means:
     unit = jnp.broadcast_to(jnp.eye(len(z))[:, :, None], bend.shape)
     moved = solve_positive(unit + 2 * state.Sigma * bend, unit)
     response = jnp.sum(((moved - unit) / state.Sigma) ** 2, axis=(0, 1))
-    clean0 = jnp.sqrt(2 * Q0) * base.label
-    clean = loss(attention(tokens, beta_star, clean0), state.m / Q0 * clean0 + jnp.sqrt(state.q - state.m**2 / Q0) * xi)
+    test, clean = test_losses(tokens, law, state.m, state.q, base)
 
     def mean(x: Any) -> Any:
         return jnp.sum(base.weight * x)
@@ -124,10 +120,24 @@ def means(tokens: int, law: dict[str, Any], state: State, base: Base) -> Means:
         dot(g, z0 / Q - state.m / (Q * s) * xi),
         dot(g, g),
         -dot(g, xi) / s,
-        mean(loss(labels, z)),
-        mean(loss(labels, omega)),
-        mean(clean),
+        mean(jnp.sum((labels - attention(tokens, beta, z)) ** 2, axis=(0, 1))),
+        test,
+        clean,
         mean(response),
         mean(rivals),
         mean(left > _FAR * (1 + jnp.max(jnp.abs(z), axis=0))),
     )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def test_losses(tokens: int, law: dict[str, Any], m: Any, q: Any, base: Base) -> tuple[Any, Any]:
+    """The mean loss of a fresh sequence with noisy and with clean labels. A block's part."""
+    xi = jnp.sqrt(2.0) * base.noise
+
+    def loss(Q: Any) -> Any:
+        z0 = jnp.sqrt(2 * Q) * base.label
+        labels = attention(tokens, law["beta_star"], z0)
+        mine = attention(tokens, law["beta"], m / Q * z0 + jnp.sqrt(q - m**2 / Q) * xi)
+        return jnp.sum(base.weight * jnp.sum((labels - mine) ** 2, axis=(0, 1)))
+
+    return loss(law["Q"]), loss(law["Q0"])

@@ -1,0 +1,52 @@
+"""Spectra of a learned matrix: the limit law, and the eigenvalues of trained ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from needlepoint.core.jsonio import plain
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """The limit law of the eigenvalues of the learned matrix: a density on `edges` (pieces, 2), tabled at `x`, a share
+    `atom` of eigenvalues that are exactly zero, and single `outliers`. `values` are the quantiles at `levels`."""
+
+    x: np.ndarray
+    density: np.ndarray
+    atom: float
+    edges: np.ndarray
+    outliers: np.ndarray
+    levels: np.ndarray
+    values: np.ndarray
+
+    def quantiles(self, d: int) -> np.ndarray:
+        """What d sorted eigenvalues are compared with: the quantiles at (i + 1/2)/d."""
+        return np.interp((np.arange(d) + 0.5) / d, self.levels, self.values)
+
+    def to_json(self) -> dict[str, Any]:
+        return plain(
+            {
+                "atom": self.atom,
+                "edges": self.edges,
+                "outliers": self.outliers,
+                "x": self.x,
+                "density": self.density,
+                "levels": self.levels,
+                "values": self.values,
+            }
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedSpectrum:
+    """Sorted eigenvalues (repeats, d) of the learned matrices, and of the targets that they were trained on."""
+
+    eigenvalues: np.ndarray
+    target: np.ndarray
+
+    def to_json(self) -> dict[str, Any]:
+        return plain({"eigenvalues": self.eigenvalues, "target": self.target})
