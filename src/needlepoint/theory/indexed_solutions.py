@@ -24,6 +24,7 @@ TOLERANCE = 1e-4
 _SPACINGS = (0.8, 0.6, 0.5, 0.42, 0.36)  # of the lattice for two tokens, at inverse temperature 1
 _LEVELS = (10, 12, 14)  # log2 of the Sobol points a scrambling
 _SCRAMBLES = 8
+_FALLS = 0.3  # the error of a lattice over its distance to the coarser one; a tenth or less was seen
 _SETTLED = 1e-9
 _EASY = 0.05  # penalties below this are reached along a path
 _PATH = 4.0  # each step of the path divides the penalty by at most this
@@ -106,8 +107,8 @@ def _at(equations: Equations, start: State, coarser: Solution | None) -> Solutio
     if len(rows) > 1:
         state_error, error = State(*_error(states)), Means(*_error(rows))
     elif coarser is not None:
-        state_error = State(*np.abs(np.subtract(state, coarser.state)).tolist())
-        error = Means(*np.abs(np.subtract(means, coarser.means)).tolist())
+        state_error = State(*(_FALLS * np.abs(np.subtract(state, coarser.state))).tolist())
+        error = Means(*(_FALLS * np.abs(np.subtract(means, coarser.means))).tolist())
     else:
         state_error, error = State(*[math.inf] * 3), Means(*[math.inf] * len(means))
     learned = equations.learned(means)
