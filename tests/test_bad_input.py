@@ -200,7 +200,7 @@ QUESTIONS = {
     "three penalties": (lambda: ndl.Ridge(2, (0.1, 0.1, 0.1)), BAD, "lam=(0.1, 0.1, 0.1)", "pair"),
     "penalty by a wrong word": (lambda: ndl.Ridge(2, "optimum"), BAD, "lam='optimum'", "optimal"),
     "start of ridge": (lambda: ndl.Ridge(2, 1, start="teacher"), BAD, "start='teacher'", "informed"),
-    "algorithm of ridge": (lambda: ndl.Ridge(2, 1, algorithm="adam"), BAD, "algorithm='adam'", "lbfgs"),
+    "algorithm of ridge": (lambda: ndl.Ridge(2, 1, algorithm="sgd"), BAD, "algorithm='sgd'", "lbfgs"),
     "ridge on the sphere": (
         predict(SPIKED, UNIT, RIDGE),
         MISS,

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from needlepoint.core.results import Measurement as Measurement
     from needlepoint.core.results import Prediction as Prediction
     from needlepoint.core.results import Trajectory as Trajectory
+    from needlepoint.core.spectra import Spectrum as Spectrum
+    from needlepoint.core.spectra import TrainedSpectrum as TrainedSpectrum
     from needlepoint.core.status import Status as Status
     from needlepoint.learners import BayesOptimal as BayesOptimal
     from needlepoint.learners import GradientFlow as GradientFlow
@@ -82,6 +84,8 @@ if TYPE_CHECKING:
     from needlepoint.theory.population_risk import excess_risk as excess_risk
     from needlepoint.theory.population_risk import population_risk as population_risk
     from needlepoint.theory.predicting import predict as predict
+    from needlepoint.theory.thresholds import Thresholds as Thresholds
+    from needlepoint.theory.thresholds import thresholds as thresholds
 
 _HOMES = {
     "core.comparison": ("Comparison", "compare"),
@@ -89,6 +93,7 @@ _HOMES = {
     "core.estimates": ("Estimate",),
     "core.overlaps": ("IndexedOverlaps", "Overlaps"),
     "core.results": ("Measurement", "Prediction", "Trajectory"),
+    "core.spectra": ("Spectrum", "TrainedSpectrum"),
     "core.status": ("Status",),
     "learners": ("BayesOptimal", "GradientFlow", "OnlineSGD", "Population", "ProjectedDescent", "Ridge"),
     "models.activations": ("Erf", "Linear", "Softmax", "Softplus"),
@@ -129,6 +134,7 @@ _HOMES = {
     "theory.population": ("key_landscape",),
     "theory.population_risk": ("excess_risk", "population_risk"),
     "theory.predicting": ("predict",),
+    "theory.thresholds": ("Thresholds", "thresholds"),
 }
 _HOME = {name: module for module, members in _HOMES.items() for name in members}
 

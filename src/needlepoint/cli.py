@@ -184,7 +184,8 @@ def compare(
         print(dumps({"prediction": prediction, "measurements": [], "comparison": None}) if as_json else prediction)
         raise typer.Exit(NOT_CONVERGED)
     resolved = prediction.resolved or specs
-    chosen = prediction.overlaps if type(specs[2]).__name__ == "Population" else None
+    found = prediction.overlaps if type(specs[2]).__name__ == "Population" else None
+    chosen = found if isinstance(found, ndl.Overlaps) else None
     measurements = []
     for size in d:
         with _progress(f"simulate d={size}") as update:

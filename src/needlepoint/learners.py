@@ -49,6 +49,9 @@ class Ridge(Spec):
     `lam` is one penalty, the pair (lam_key, lam_value), or "optimal" (of the predicted risk). `start` says from
     where the minimum is sought: "random", "informed" (the teachers), or "both", of which the lower one counts.
     `algorithm` is how it is trained: "lbfgs", or "amp" (damped message passing).
+
+    On the attention-indexed model n = alpha d^2, the errors are not halved, the one penalty is lam ||W||^2, or
+    lam d ||S||^2 for direct attention (eq:indexed-energy), and "adam" and, for one token, "fista" train as well.
     """
 
     family: ClassVar[str] = "learner"
@@ -56,7 +59,7 @@ class Ridge(Spec):
     alpha: float = real(lo=0.0, open_lo=True, largest=1e12, why="it is the number of samples over d")
     lam: Any = penalty(why="it is the penalty on the weights")
     start: str = choice("both", "random", "informed", default="both")
-    algorithm: str = choice("lbfgs", "amp", default="lbfgs")
+    algorithm: str = choice("lbfgs", "adam", "fista", "amp", default="lbfgs")
 
     @property
     def penalties(self) -> tuple[float, float]:

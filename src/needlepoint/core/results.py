@@ -10,8 +10,9 @@ import numpy as np
 
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.jsonio import plain
-from needlepoint.core.overlaps import OFF_MANIFOLD, Overlaps
+from needlepoint.core.overlaps import OFF_MANIFOLD, IndexedOverlaps, Overlaps
 from needlepoint.core.specs import Spec, spec_id
+from needlepoint.core.spectra import Spectrum, TrainedSpectrum
 from needlepoint.core.status import Status
 
 Progress = Callable[[float], None]
@@ -76,7 +77,7 @@ class Result:
     learner: Spec
     metrics: Mapping[str, Estimate]
     status: Status = Status.CONVERGED
-    overlaps: Overlaps | None = None
+    overlaps: Overlaps | IndexedOverlaps | None = None
     overlaps_error: Mapping[str, float] = field(default_factory=dict)
     trajectory: Trajectory | None = None
     branch: str | None = None
@@ -142,6 +143,7 @@ class Prediction(Result):
     replicon: float | None = None
     residual: float | None = None
     conjugates: Mapping[str, float] = field(default_factory=dict)
+    spectrum: Spectrum | None = None
 
     def __str__(self) -> str:
         asked = (self.task, self.model, self.learner)
@@ -163,6 +165,7 @@ class Prediction(Result):
             "replicon": self.replicon,
             "residual": self.residual,
             "conjugates": dict(self.conjugates),
+            "spectrum": self.spectrum,
         }
         return plain({**self._head(), **more})
 
@@ -173,9 +176,11 @@ class Measurement(Result):
 
     d: int = 0
     repeats: int = 0
+    spectrum: TrainedSpectrum | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return plain({**self._head(), "kind": "measurement", "d": self.d, "repeats": self.repeats})
+        more = {"kind": "measurement", "d": self.d, "repeats": self.repeats, "spectrum": self.spectrum}
+        return plain({**self._head(), **more})
 
 
 def stratified_estimate(samples: np.ndarray, groups: int) -> Estimate:

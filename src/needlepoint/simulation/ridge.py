@@ -72,6 +72,8 @@ class Run(NamedTuple):
 @np.errstate(over="ignore", invalid="ignore")  # what overflows is infinite, and the status says so
 def simulate_ridge(task: SingleLocation, model: KeyValueAttention, learner: Ridge, options: Options) -> Measurement:
     """eq:ridge minimised on fresh data a repeat, and its minimum measured on fresh sequences."""
+    if learner.algorithm not in ("lbfgs", "amp"):
+        raise NoTheory(f"no training by {learner.algorithm!r} on {type(task).__name__}; 'lbfgs' and 'amp' train it.")
     runs = []
     for repeat in range(options.repeats):
         runs.append(_run(task, model, learner, options, repeat))

@@ -72,6 +72,7 @@ def _load_rules() -> None:
     """Importing these modules fills the dispatch table."""
     import needlepoint.simulation.bayes_amp
     import needlepoint.simulation.descent
+    import needlepoint.simulation.indexed
     import needlepoint.simulation.location_dynamics
     import needlepoint.simulation.ridge
     import needlepoint.simulation.risks

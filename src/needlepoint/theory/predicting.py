@@ -57,6 +57,7 @@ def _load_rules() -> None:
     import needlepoint.theory.bayes
     import needlepoint.theory.bayes_samples
     import needlepoint.theory.descent
+    import needlepoint.theory.indexed
     import needlepoint.theory.location_flow
     import needlepoint.theory.population
     import needlepoint.theory.ridge

@@ -1,0 +1,104 @@
+"""Minimisers of the attention-indexed objective: L-BFGS and Adam in the weights, FISTA in the matrix."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import optimize
+
+from needlepoint.core.errors import InvalidParameter
+from needlepoint.simulation.indexed_problem import Minimum, Problem, soften
+
+_STEPS = 10_000
+_MEMORY = 30
+_ADAM_STEPS, _ADAM_RATE, _ADAM_DECAY = 3_000, 0.2, 1e-3  # entries of W are of order one
+_POWER_STEPS = 30
+_MARGIN = 1.1  # on the largest curvature, which so many steps find to a few per cent
+
+
+def lbfgs(problem: Problem, weights: np.ndarray) -> Minimum:
+    """eq:indexed-energy from these weights by L-BFGS. It has converged if the norm of the gradient, in the problem's
+    unit, is below its tolerance."""
+    unit, shape = problem.weights_unit, weights.shape
+
+    def scaled(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = problem.value_and_gradient(unit * flat.reshape(shape))
+        return value, unit * gradient.ravel()
+
+    found = optimize.minimize(
+        scaled,
+        (weights / unit).ravel(),
+        jac=True,
+        method="L-BFGS-B",
+        options={
+            "maxcor": _MEMORY,
+            "maxiter": _STEPS,
+            "maxfun": _STEPS,
+            "ftol": 0.0,
+            "gtol": problem.tolerance / math.sqrt(weights.size),  # of the largest entry
+        },
+    )
+    return _at(problem, unit * found.x.reshape(shape), int(found.nfev))
+
+
+def adam(problem: Problem, weights: np.ndarray) -> Minimum:
+    """eq:indexed-energy from these weights by Adam on all sequences at once, its step falling geometrically to 1e-3
+    of the first one; it stops and has converged as L-BFGS does."""
+    unit, mean, square = problem.weights_unit, np.zeros_like(weights), np.zeros_like(weights)
+    step, enough = 0, problem.tolerance
+    for step in range(1, _ADAM_STEPS + 1):
+        gradient = unit * problem.value_and_gradient(weights)[1]
+        if np.linalg.norm(gradient) <= enough:
+            break
+        mean = 0.9 * mean + 0.1 * gradient
+        square = 0.999 * square + 0.001 * gradient**2
+        rate = _ADAM_RATE * _ADAM_DECAY ** (step / _ADAM_STEPS)
+        ratio = (mean / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.999**step)) + 1e-300)
+        weights = weights - rate * ratio
+    return _at(problem, weights, step)
+
+
+def fista(problem: Problem) -> Minimum:
+    r"""eq:indexed-fista. $S\leftarrow(Y - \frac1\Lambda(\nabla E(Y) + \frac{\tilde\lambda}dI))_+$ with $Y$ ahead of
+    $S$ by its momentum, which restarts when it points uphill. For one token the problem is convex in $S \ge 0$, and
+    the width of W plays no part.
+
+    It has converged if the problem's residual is below its tolerance.
+    """
+    if not problem.tied or problem.task.tokens > 1:
+        raise InvalidParameter(
+            f"algorithm='fista': {problem.model!r} with tokens={problem.task.tokens} is not a convex problem in "
+            "S >= 0; it needs TiedAttention and tokens=1 (lbfgs and amp do the others)."
+        )
+    d, enough = problem.d, problem.tolerance
+    curvature = _MARGIN * _largest_curvature(problem)
+    S = Y = np.zeros((d, d))
+    momentum, step = 1.0, 0
+    for step in range(1, _STEPS + 1):
+        new = soften(Y - problem.fit(Y)[1] / curvature, problem.trace_penalty / (d * curvature))
+        # the step from Y in the units of the residual, which is then taken at the new point itself
+        moved = float(np.linalg.norm(new - Y)) * curvature * math.sqrt(d) * problem.unit
+        uphill = np.sum((Y - new) * (new - S)) > 0
+        after = 1.0 if uphill else (1 + math.sqrt(1 + 4 * momentum**2)) / 2
+        Y = new if uphill else new + (momentum - 1) / after * (new - S)
+        S, momentum = new, after
+        if moved <= enough and problem.residual(S) <= enough:
+            return Minimum(S, problem.energy(S), True, step)
+    return Minimum(S, problem.energy(S), False, step)
+
+
+def _largest_curvature(problem: Problem) -> float:
+    """Of the squared error of one token as a function of S, by power iteration: its gradient is linear in S."""
+    constant = problem.fit(np.zeros((problem.d, problem.d)))[1]
+    V, size = np.diag(np.linspace(-1.0, 1.0, problem.d)), 1.0
+    for _ in range(_POWER_STEPS):
+        V = problem.fit(V / np.linalg.norm(V))[1] - constant
+        size = float(np.linalg.norm(V))
+    return size
+
+
+def _at(problem: Problem, weights: np.ndarray, steps: int) -> Minimum:
+    value, gradient = problem.value_and_gradient(weights)
+    converged = problem.weights_unit * np.linalg.norm(gradient) <= problem.tolerance
+    return Minimum(problem.matrix(weights), value, bool(converged), steps)
