@@ -298,7 +298,11 @@ SPECS = {
     "unknown type": ("x.json", b'{"task": {"type": "SpikdSLR"}}', "did you mean 'SpikedSLR'?"),
     "unknown field": ("x.json", b'{"task": {"type": "SpikedSLR", "token": 3}}', "did you mean 'tokens'?"),
     "NaN": ("x.json", b'{"task": {"type": "SpikedSLR", "tokens": 3, "snr": NaN}}', "snr must be >= 0"),
-    "a learner as task": ("x.json", b'{"task": {"type": "Population"}}', "is not a task; one of MaxSLR, SpikedSLR"),
+    "a learner as task": (
+        "x.json",
+        b'{"task": {"type": "Population"}}',
+        "is not a task; one of AttentionIndexed, MaxSLR",
+    ),
     "empty": ("x.toml", b"", "--task is missing"),
 }
 

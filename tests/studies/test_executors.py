@@ -250,6 +250,7 @@ def test_nobody_listens_at_the_address(monkeypatch, address):
 # --- memory and threads --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_unit_that_takes_too_much_memory_is_stopped_and_the_others_finish(tmp_path, hungry):
     over = [
         {"learner.appetite": a, "task.snr": s} for a, s in zip(("none", "memory", "none", "none"), SNR, strict=True)
@@ -364,6 +365,7 @@ def test_dask_that_is_not_installed_says_how_to_get_it(monkeypatch):
         executor_named("dask")
 
 
+@pytest.mark.slow
 def test_a_script_without_a_guard_is_one_sentence(tmp_path):
     script = tmp_path / "unguarded.py"
     script.write_text(

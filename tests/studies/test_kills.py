@@ -328,6 +328,7 @@ def test_the_command_is_killed_and_goes_on(start, tmp_path):
     same(store, tmp_path / "reference.sqlite", 200)
 
 
+@pytest.mark.slow
 def test_a_coordinator_of_processes_is_killed(start, tmp_path, moody, definition):
     store, gate = tmp_path / "study.sqlite", tmp_path / "gate"
     sweep = moody_sweep(moody, ["calm"] * 20 + ["waits"] * 20)
@@ -350,6 +351,7 @@ def test_a_coordinator_of_processes_is_killed(start, tmp_path, moody, definition
 # --- a worker is killed --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_killed_workers_are_replaced_and_nothing_is_lost(tmp_path, moody, calm):
     pool, store, killed = ndl.Processes(2), tmp_path / "study.sqlite", []
 
@@ -367,6 +369,7 @@ def test_killed_workers_are_replaced_and_nothing_is_lost(tmp_path, moody, calm):
     assert not pool._pool
 
 
+@pytest.mark.slow
 def test_a_unit_that_kills_its_workers_fails_and_the_others_finish(tmp_path, moody):
     store = tmp_path / "study.sqlite"
     sweep = moody_sweep(moody, ["calm", "dies", "calm", "calm"], None)
@@ -455,7 +458,9 @@ def test_ctrl_c_keeps_what_is_done(start, tmp_path, executor):
     assert time.monotonic() - began < 8.0
     assert (code, out) == (130, "")
     said = [line for line in err.splitlines() if not re.match(r"\d+/\d+ points", line)]
-    assert said == ["needlepoint: interrupted; what is done is kept in study.sqlite, and the same command goes on."]
+    # the last word: an interrupt inside a garbage collection of jax is reported by Python and comes again
+    assert said[-1] == "needlepoint: interrupted; what is done is kept in study.sqlite, and the same command goes on."
+    assert len(said) == 1 or said[0].startswith("Exception ignored in")
     until(lambda: not alive(process.pid), "the end of the workers", GONE)
     whole(store)
     assert count(store) == 1

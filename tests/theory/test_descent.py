@@ -89,6 +89,7 @@ def test_the_manifold_is_invariant():
     assert vectors.trajectory.distance_to_manifold.max() < 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.paper
 def test_schedule_brings_most_sphere_starts_to_the_oracle():
     """sheet 01, section 7: 863 of 900 fresh starts; here 300, every one oracle or swapped."""

@@ -29,7 +29,7 @@ QUICK = [
     ("softmax", "spiked", 3, "strong"),
     ("linear", "spiked", 2, "strong"),
     ("linear", "argmax", 3, "strong"),
-    ("linear", "spiked", 3, "weak"),
+    ("softmax", "spiked", 2, "weak"),
 ]
 SMALL, LARGE = ((40, 32), (80, 32), (160, 32)), ((80, 96), (160, 64), (320, 40))
 """(d, repeats)."""

@@ -33,9 +33,9 @@ def z_scores(theory, vectors, record):
 CASES = [
     # d, tokens, batch, lr, activation scale: small d, where the Wishart law is furthest from its mean
     (6, 3, 1, 0.02, 0.8),
-    (12, 4, 3, 0.02, 0.8),
-    (30, 2, 2, 0.01, 0.4),
-    (9, 1, 2, 0.02, 0.6),
+    pytest.param(12, 4, 3, 0.02, 0.8, marks=pytest.mark.slow),
+    pytest.param(30, 2, 2, 0.01, 0.4, marks=pytest.mark.slow),
+    pytest.param(9, 1, 2, 0.02, 0.6, marks=pytest.mark.slow),
 ]
 
 

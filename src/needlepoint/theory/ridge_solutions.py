@@ -35,6 +35,7 @@ _WORTH = 11  # log2 of the points a scrambling beyond which stability is looked 
 _FOUND = 1e-4  # largest step that counts as none where branches are sought
 _SETTLED = 1e-5  # largest step that counts as none
 _QUIET = 0.1  # or this share of the scatter of the scramblings
+_MOVED = 1e-3  # the largest step that counts as none along a curve, whatever the scatter
 _TREND = 0.3  # longest step that a curve's trend foretells
 _APART = 0.05  # coordinates that differ by more are two branches
 _HELD = 20.0  # log V beyond which nothing holds the weight
@@ -124,7 +125,8 @@ def _continued(coarse: Equations, near: Mapping[float, Solution], tol: float) ->
     x = x + np.clip(trend - x, -_TREND, _TREND)
     place = Seed(x.mean(axis=0), coarse.slope(x.mean(axis=0)))
     slope = np.repeat(place.slope[None], SCRAMBLES, axis=0)
-    settled = max(_settled(tol), _QUIET * float(np.max(np.std(pack(last.rows), axis=0, ddof=1))))
+    scatter = float(np.max(np.std(pack(last.rows), axis=0, ddof=1)))
+    settled = max(_settled(tol), min(_QUIET * scatter, _MOVED))  # a neighbour may scatter much more than this point
     found = equations.solve(x, settled, slope, most=12)
     if not np.all(found.residual <= settled):
         return None
