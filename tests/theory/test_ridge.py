@@ -216,4 +216,5 @@ def test_a_point_continued_from_an_unstable_neighbour_is_its_own():
         wild, calm = (solve(task, model, 2.0, (lam, lam), tol=1.0)[0] for lam in (0.03, 0.3))
         (led,) = solve(task, model, 2.0, (0.3, 0.3), tol=1.0, near={1.0: wild})
     assert abs(wild.excess_risk.value - calm.excess_risk.value) > 0.1
+    assert led.status is ndl.Status.CONVERGED
     assert led.excess_risk.value == pytest.approx(calm.excess_risk.value, abs=1e-3)  # the same points

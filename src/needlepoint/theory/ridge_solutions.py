@@ -35,7 +35,6 @@ _WORTH = 11  # log2 of the points a scrambling beyond which stability is looked 
 _FOUND = 1e-4  # largest step that counts as none where branches are sought
 _SETTLED = 1e-5  # largest step that counts as none
 _QUIET = 0.1  # or this share of the scatter of the scramblings
-_MOVED = 1e-3  # the largest step that counts as none along a curve, whatever the scatter
 _TREND = 0.3  # longest step that a curve's trend foretells
 _APART = 0.05  # coordinates that differ by more are two branches
 _HELD = 20.0  # log V beyond which nothing holds the weight
@@ -125,10 +124,11 @@ def _continued(coarse: Equations, near: Mapping[float, Solution], tol: float) ->
     x = x + np.clip(trend - x, -_TREND, _TREND)
     place = Seed(x.mean(axis=0), coarse.slope(x.mean(axis=0)))
     slope = np.repeat(place.slope[None], SCRAMBLES, axis=0)
-    scatter = float(np.max(np.std(pack(last.rows), axis=0, ddof=1)))
-    settled = max(_settled(tol), min(_QUIET * scatter, _MOVED))  # a neighbour may scatter much more than this point
+    settled = max(_settled(tol), _QUIET * float(np.max(np.std(pack(last.rows), axis=0, ddof=1))))
     found = equations.solve(x, settled, slope, most=12)
-    if not np.all(found.residual <= settled):
+    if not _quiet(found, _settled(tol)):  # this point may scatter much less than its neighbour
+        found = equations.solve(found.x, _settled(tol), slope, most=12)
+    if not _quiet(found, _settled(tol)):
         return None
     return refined(coarse, last.start, place, tol, _solution(equations, last.start, found, place, tol))
 
