@@ -111,7 +111,10 @@ def reproduce(
     files = save(drawing, out / figure.id)
     statuses = [(r.point, r.result) for r in records if hasattr(r.result, "status")]
     troubles = tuple(
-        f"{p.verb} {p.label}: {r.status.name}, {r.status.sentence}" for p, r in statuses if not r.status.finished
+        f"{p.verb} {p.label}: {r.status.name}, {r.status.sentence}"
+        for p, r in statuses
+        # a prediction that says itself that it is not to be trusted is drawn so
+        if not r.status.finished and getattr(r, "stable", None) is not False
     )
     return Reproduced(figure, files, tuple(agreement(records)), troubles, time.monotonic() - start)
 
