@@ -223,3 +223,37 @@ def test_targets_of_one_rank_share_their_thresholds():
 def test_thresholds_of_another_task():
     with pytest.raises(ndl.NoTheory, match="no thresholds for SpikedSLR with KeyValueAttention"):
         thresholds(ndl.SpikedSLR(2, 1.0), ndl.KeyValueAttention(ndl.Softmax()))
+
+
+# --- what predict says -----------------------------------------------------------------------------
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("tokens", [1, 2])
+def test_energy_is_fit_and_penalty_with_their_errors(tokens):
+    task, model = ndl.AttentionIndexed(tokens, ndl.Wishart(0.5), 0.5), ndl.TiedAttention(width_ratio=0.8)
+    found = ndl.predict(task, model, ndl.Ridge(0.5, 0.1), tol=1e-3)
+    x, density = found.spectrum.x, found.spectrum.density
+    trace = np.mean(found.spectrum.values)  # Tr S / d by the quantiles
+    assert found.energy.value == pytest.approx(0.5 * found.train_loss.value + math.sqrt(0.8) * 0.1 * trace, rel=2e-3)
+    assert np.trapezoid(density, x) + found.spectrum.atom == pytest.approx(1.0, abs=0.02)
+    assert found.rank_fraction.value == pytest.approx(1 - found.spectrum.atom, abs=1e-4)
+    assert 0 < found.rank_fraction.error < 0.01
+    assert 0 < found.energy.error < 1e-3 * found.energy.value
+
+
+def test_what_cannot_be_answered_is_one_sentence():
+    task, tied = ndl.AttentionIndexed(1, ndl.Wishart(0.5), 0.5), ndl.TiedAttention()
+    with pytest.raises(ndl.InvalidParameter, match="one that counts must be positive"):
+        ndl.Eigenvalues([0.0, 2.0], [1.0, 0.0])
+    with pytest.raises(ndl.InvalidParameter, match="sum to 1"):
+        ndl.Eigenvalues([0.0, 1.0], [0.5, 0.6])
+    with pytest.raises(ndl.InvalidParameter, match="positive semi-definite"):
+        ndl.Eigenvalues([-1.0, 1.0])
+    with pytest.raises(ndl.InvalidParameter, match="one penalty"):
+        ndl.predict(task, tied, ndl.Ridge(0.5, (0.1, 0.2)))
+    with pytest.raises(ndl.NoTheory, match="beyond interpolation"):
+        ndl.predict(task.replace(tokens=2), tied, ndl.Ridge(0.5, 0.0))
+    narrow = ndl.predict(task, ndl.TiedAttention(width_ratio=0.2), ndl.Ridge(0.5, 0.1))
+    assert narrow.status is ndl.Status.UNSTABLE
+    assert "W is only 0.2 d wide" in narrow.notes[-1]

@@ -73,6 +73,9 @@ class Eigenvalues(Target):
     weights: Any = numbers(lo=0.0, free=True, default=None, why="they are shares of the eigenvalues")
 
     def check(self) -> None:
+        counted = [v for v, w in zip(self.values, self.weights or (1.0,) * len(self.values), strict=False) if w > 0]
+        if not any(counted):
+            raise InvalidParameter("Eigenvalues: one that counts must be positive (a target of zeros has no labels).")
         if self.weights is None:
             return
         if len(self.weights) != len(self.values):

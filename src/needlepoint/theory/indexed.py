@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 from scipy import optimize
 
 from needlepoint.core.dispatch import rule
@@ -100,16 +99,16 @@ def _prediction(
     law, state, learned, means, error = task.target.law, found.state, found.learned, found.means, found.error
     tied = isinstance(model, TiedAttention)
     lam = unit(model) * resolved.penalties[0]
-    at = law.truncated(learned.delta, learned.eps)
-    size = -learned.eta * float(at.d2) / 2 if tied else state.q  # Tr S / d, or Tr S^2 / d
-    rank = float(np.clip(at.above, 0.0, 1.0)) if tied else 1.0
+    rank = found.rank.value
     metrics = {
         "risk": Estimate(means.test, error.test),
         "clean_risk": Estimate(means.clean, error.clean),
         "train_loss": Estimate(means.train, error.train),
-        "energy": Estimate(resolved.alpha * means.train + lam * size, resolved.alpha * error.train),
+        "energy": Estimate(
+            resolved.alpha * means.train + lam * found.size.value, resolved.alpha * error.train + lam * found.size.error
+        ),
         "estimation_error": Estimate(law.square - 2 * state.m + state.q, 2 * found.state_error.m + found.state_error.q),
-        "rank_fraction": Estimate(rank, 0.0),
+        "rank_fraction": found.rank,
     }
     doubts = []
     if found.replicon >= 1:

@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from needlepoint.core.errors import NoTheory
+from needlepoint.core.estimates import Estimate
 from needlepoint.core.results import Progress, silent
 from needlepoint.core.status import Status
 from needlepoint.models.attention import DirectAttention
+from needlepoint.numerics.freeprob import FreeSum
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 from needlepoint.theory import indexed_linear
 from needlepoint.theory.indexed_equations import Equations, Learned, Model, fixed_point, unpack
@@ -26,6 +28,7 @@ _LEVELS = (10, 12, 14)  # log2 of the Sobol points a scrambling
 _SCRAMBLES = 8
 _FALLS = 0.3  # the error of a lattice over its distance to the coarser one; a tenth or less was seen
 _SETTLED = 1e-9
+_ROUNDING = 1e-9  # of what is known by a root; 1e-10 was seen
 _EASY = 0.05  # penalties below this are reached along a path
 _PATH = 4.0  # each step of the path divides the penalty by at most this
 _MOST_TOKENS = 6
@@ -43,6 +46,9 @@ class Solution:
     status: Status
     residual: float
     replicon: float
+    rank: Estimate
+    size: Estimate
+    """Tr S / d for tied attention, Tr S^2 / d for direct: what the penalty is on."""
 
 
 def solve(
@@ -112,6 +118,15 @@ def _at(equations: Equations, start: State, coarser: Solution | None) -> Solutio
     else:
         state_error, error = State(*[math.inf] * 3), Means(*[math.inf] * len(means))
     learned = equations.learned(means)
+    tied = not isinstance(equations.model, DirectAttention)
+    parts = np.array([_parts(equations.law, tied, equations.learned(r), x) for r, x in zip(rows, states, strict=True)])
+    if len(rows) > 1:
+        parts_error = _error(parts)
+    elif coarser is not None:
+        parts_error = [_FALLS * abs(p - c.value) for p, c in zip(parts[0], (coarser.rank, coarser.size), strict=True)]
+    else:
+        parts_error = [math.inf] * 2
+    rank, size = (Estimate(float(p), e) for p, e in zip(parts.mean(axis=0), parts_error, strict=True))
     settled = bool(np.all(found.residual <= 100 * _SETTLED))
     return Solution(
         state,
@@ -122,14 +137,24 @@ def _at(equations: Equations, start: State, coarser: Solution | None) -> Solutio
         Status.CONVERGED if settled and np.all(np.isfinite(means)) else Status.MAX_STEPS,
         float(np.max(found.residual)),
         _replicon(equations, learned, means.response),
+        rank,
+        size,
     )
+
+
+def _parts(law: FreeSum, tied: bool, learned: Learned, state: State) -> tuple[float, float]:
+    """The rank over d, and what the penalty is on."""
+    if not tied:
+        return 1.0, state.q
+    at = law.truncated(learned.delta, learned.eps)
+    return float(np.clip(at.above, 0.0, 1.0)), -learned.eta * float(at.d2) / 2
 
 
 def _mean(rows: Sequence[tuple[float, ...]]) -> list[float]:
     return np.mean(np.array(rows), axis=0).tolist()
 
 
-def _error(rows: Sequence[tuple[float, ...]]) -> list[float]:
+def _error(rows: Sequence[tuple[float, ...]] | np.ndarray) -> list[float]:
     """Three standard errors of the mean."""
     return (3 * np.std(np.array(rows), axis=0, ddof=1) / math.sqrt(len(rows))).tolist()
 
@@ -150,7 +175,7 @@ def _one_token(task: AttentionIndexed, model: Model, alpha: float, penalty: floa
     Q0, Q = law.square, law.square + noise / 2
     if isinstance(model, DirectAttention):
         Sigma, delta, m, q = direct(Q0, noise, alpha, penalty)
-        eps, eta = 0.0, m / Q0
+        eps, eta, residual = 0.0, m / Q0, 0.0  # closed
         G = Q - 2 * m + q
     else:
         cut = indexed_linear.penalised(law, alpha, Q, penalty) if penalty else indexed_linear.unpenalised(law, alpha, Q)
@@ -158,35 +183,45 @@ def _one_token(task: AttentionIndexed, model: Model, alpha: float, penalty: floa
         q, m = float(cut.at.J), float(cut.at.J - cut.delta * cut.at.d1 / 2 - cut.eps * cut.at.d2 / 2)
         stiffness = float(cut.stiffness(alpha)) if eps == 0 or penalty else 0.0
         Sigma = (4 * alpha / stiffness - 1) / 4 if stiffness > 0 else math.inf
-        G = 2 * alpha * delta**2
+        G, residual = 2 * alpha * delta**2, abs(float(cut.balance(alpha, Q)))
     pull = 8 * alpha / (1 + 4 * Sigma)
     response = 16 / (1 + 4 * Sigma) ** 2
     means = Means(
         pull / alpha, response * 2 * G, pull / alpha, 2 * G / (1 + 4 * Sigma) ** 2, 2 * G, 2 * G - noise, response, 0, 0
     )
     learned = Learned(pull, alpha * means.q, pull, delta, eps, eta)
-    return _exact(task, model, alpha, State(m, q, Sigma), learned, means)
+    return _exact(task, model, alpha, State(m, q, Sigma), learned, means, residual)
 
 
 def _exact(
-    task: AttentionIndexed, model: Model, alpha: float, state: State, learned: Learned, means: Means
+    task: AttentionIndexed,
+    model: Model,
+    alpha: float,
+    state: State,
+    learned: Learned,
+    means: Means,
+    residual: float,
 ) -> Solution:
-    """A solution that is known to rounding."""
+    """A solution that is known to the error of its root."""
     a = alpha * task.components
     tied = not isinstance(model, DirectAttention)
     # 4 Sigma / (1 + 4 Sigma) is 1 where nothing but the penalty holds the matrix
     kept = 1.0 if math.isinf(state.Sigma) else 4 * state.Sigma / (1 + 4 * state.Sigma)
     D = spread(task.target.law, learned.delta, learned.eps) / (2 * a) if tied else 2 * a * kept**2
-    nothing = 1e-12
+    law = task.target.law
+    scale = law.square + task.noise_var / 2  # what is small is a difference of numbers of this size
+    rank, size = _parts(law, tied, learned, state)
     return Solution(
         state,
         learned,
         means,
-        Means(*(nothing * abs(x) for x in means)),
-        State(*(nothing * abs(x) for x in state)),
+        Means(*(_ROUNDING * max(abs(x), scale) for x in means)),
+        State(*(_ROUNDING * max(abs(x), scale) for x in state)),
         Status.CONVERGED,
-        0.0,
+        residual,
         D,
+        Estimate(rank, _ROUNDING),
+        Estimate(size, _ROUNDING * max(size, scale)),
     )
 
 
@@ -218,11 +253,12 @@ def interpolating(task: AttentionIndexed, model: Model, alpha: float, seed: int 
     a, Q = alpha * task.components, law.square + task.noise_var / 2
     if isinstance(model, DirectAttention):
         _, delta, m, q = direct(law.square, task.noise_var, a, 0.0)
-        eps, eta = 0.0, m / law.square
+        eps, eta, residual = 0.0, m / law.square, 0.0
     else:
         cut = indexed_linear.unpenalised(law, a, Q)
         delta, eps, eta = float(cut.delta), float(cut.eps), 1.0
         q, m = float(cut.at.J), float(cut.at.J - cut.delta * cut.at.d1 / 2 - cut.eps * cut.at.d2 / 2)
+        residual = abs(float(cut.balance(a, Q)))
     m, q, eta = c * m, c * c * q, c * eta
     numbers = {"beta": model.beta, "beta_star": task.beta_star, "Q": Q, "Q0": law.square}
     fine, coarse = (
@@ -231,7 +267,7 @@ def interpolating(task: AttentionIndexed, model: Model, alpha: float, seed: int 
     values = fine.mean(axis=0)
     error = np.abs(values - coarse.mean(axis=0)) + 3 * fine.std(axis=0) / math.sqrt(len(fine))
     means = Means(0, 0, 0, 0, float(values[0]), float(values[1]), 0, 0, 0)
-    found = _exact(task, model, alpha, State(m, q, math.inf), Learned(0, 0, 0, delta, eps, eta), means)
+    found = _exact(task, model, alpha, State(m, q, math.inf), Learned(0, 0, 0, delta, eps, eta), means, residual)
     return replace(found, error=found.error._replace(test=float(error[0]), clean=float(error[1])))
 
 
