@@ -7,9 +7,9 @@ import pytest
 
 import needlepoint as ndl
 from needlepoint.core import dispatch, specs
-from needlepoint.simulation.simulating import _load_rules as load_simulation
+from needlepoint.simulation.simulating import load_rules as load_simulation
 from needlepoint.theory.population_risk import routes
-from needlepoint.theory.predicting import _load_rules as load_theory
+from needlepoint.theory.predicting import load_rules as load_theory
 
 load_theory()
 load_simulation()

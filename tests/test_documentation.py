@@ -12,8 +12,8 @@ from needlepoint.simulation import simulating
 from needlepoint.theory import predicting
 
 # the package's own rules are loaded before a page's, so that they outlive it
-predicting._load_rules()
-simulating._load_rules()
+predicting.load_rules()
+simulating.load_rules()
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/theory").glob("*.md"))]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from needlepoint.core.comparison import Comparison as Comparison
-    from needlepoint.core.comparison import compare as compare
     from needlepoint.core.errors import InvalidParameter as InvalidParameter
     from needlepoint.core.errors import NeedlepointError as NeedlepointError
     from needlepoint.core.errors import NotConverged as NotConverged
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from needlepoint.models.attention import TiedAttention as TiedAttention
     from needlepoint.models.user_activations import activation as activation
     from needlepoint.papers.citations import cite as cite
-    from needlepoint.plotting.studies import plot as plot
+    from needlepoint.plotting.results import plot as plot
     from needlepoint.simulation.simulating import simulate as simulate
     from needlepoint.studies.executors import Processes as Processes
     from needlepoint.studies.executors import Serial as Serial
@@ -65,6 +64,7 @@ if TYPE_CHECKING:
     from needlepoint.theory.bayes_scan import BayesTransition as BayesTransition
     from needlepoint.theory.bayes_scan import bayes_scan as bayes_scan
     from needlepoint.theory.bayes_scan import bayes_transition as bayes_transition
+    from needlepoint.theory.comparing import compare as compare
     from needlepoint.theory.landscape import FixedPoint as FixedPoint
     from needlepoint.theory.landscape import fixed_points as fixed_points
     from needlepoint.theory.landscape import nullcline as nullcline
@@ -88,7 +88,7 @@ if TYPE_CHECKING:
     from needlepoint.theory.thresholds import thresholds as thresholds
 
 _HOMES = {
-    "core.comparison": ("Comparison", "compare"),
+    "core.comparison": ("Comparison",),
     "core.errors": ("InvalidParameter", "NeedlepointError", "NoTheory", "NotConverged", "UnknownName"),
     "core.estimates": ("Estimate",),
     "core.overlaps": ("IndexedOverlaps", "Overlaps"),
@@ -100,7 +100,7 @@ _HOMES = {
     "models.attention": ("DirectAttention", "KeyValueAttention", "LinearRegression", "TiedAttention"),
     "models.user_activations": ("activation",),
     "papers.citations": ("cite",),
-    "plotting.studies": ("plot",),
+    "plotting.results": ("plot",),
     "simulation.simulating": ("simulate",),
     "studies.executors": ("Processes", "Serial"),
     "studies.on_dask": ("Dask",),
@@ -112,6 +112,7 @@ _HOMES = {
     "tasks.targets": ("Eigenvalues", "PowerLaw", "Wishart"),
     "theory.bayes_samples": ("Branch", "bayes_branches"),
     "theory.bayes_scan": ("BayesPoint", "BayesTransition", "bayes_scan", "bayes_transition"),
+    "theory.comparing": ("compare",),
     "theory.landscape": (
         "FixedPoint",
         "fixed_points",

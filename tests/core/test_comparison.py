@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from needlepoint.core.comparison import Comparison, Row, compare, z_score
+from needlepoint.core.comparison import Comparison, Row, z_score
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.jsonio import dumps
@@ -19,6 +19,7 @@ from needlepoint.learners import BayesOptimal, OnlineSGD, Population, ProjectedD
 from needlepoint.models.activations import Erf, Softmax
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import SpikedSLR
+from needlepoint.theory.comparing import compare
 
 TASK, MODEL, LEARNER = SpikedSLR(2, 3.0), KeyValueAttention(Softmax()), Population()
 

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import needlepoint as ndl
-from needlepoint.channels.matrix_proximal import attention, basis, descend, pull
+from needlepoint.channels.matrix_proximal import any_pull, attention, basis, descend, pull
 from needlepoint.theory.indexed_equations import Equations, fixed_point, unpack
+from needlepoint.theory.indexed_exact import interpolating, one_token
 from needlepoint.theory.indexed_fields import State, lattice, scrambled
-from needlepoint.theory.indexed_solutions import interpolating, solve
+from needlepoint.theory.indexed_solutions import solve
 
 REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "attention-indexed.json").read_text())["values"]
 CASES = [v for v in REFERENCE if v["name"] == "softmax_T2"]
@@ -60,6 +61,8 @@ def test_derivatives_of_the_loss(tokens):
     np.testing.assert_allclose(at.slope, jax.jit(jax.grad(loss))(z), rtol=0, atol=1e-12)
     full = jax.jit(jax.hessian(loss))(z)  # (N, n, N, n)
     np.testing.assert_allclose(at.bend, np.einsum("injn->ijn", full), rtol=0, atol=1e-12)
+    for one, same in zip(at, any_pull(tokens, beta, labels, z), strict=True):  # two tokens have a route of their own
+        np.testing.assert_allclose(one, same, rtol=0, atol=1e-12)
 
 
 @pytest.mark.exact
@@ -105,7 +108,7 @@ def test_fixed_points_of_the_reference(case):
     sharp = case["inputs"]["beta0"] > 1  # steeper labels need a finer lattice: 1.6e-4 at .45
     eqs = equations(case["inputs"], (lattice(0.45 if sharp else 0.5),))
     rough = fixed_point(equations(case["inputs"], (lattice(0.8),)), START, 1e-4)
-    found = fixed_point(eqs, unpack(rough.x[0], eqs.numbers["Q"]), 1e-8)
+    found, _ = fixed_point(eqs, unpack(rough.points.x[0], eqs.numbers["Q"]), 1e-8, rough.slope)
     assert found.residual[0] < 1e-8
     state = unpack(found.x[0], eqs.numbers["Q"])
     for name in ("m", "q", "Sigma"):
@@ -118,7 +121,7 @@ def test_energy_is_fit_and_penalty_whatever_the_rule():
     """The free energy of the sheet's section 2 equals alpha times the training loss plus the penalty."""
     case = CASES[1]
     eqs = equations(case["inputs"], (lattice(0.8),))
-    found = fixed_point(eqs, START, 1e-11)
+    found, _ = fixed_point(eqs, START, 1e-11)
     state = unpack(found.x[0], eqs.numbers["Q"])
     means = eqs.means(0, state)
     learned = eqs.learned(means)
@@ -132,6 +135,10 @@ def test_energy_is_fit_and_penalty_whatever_the_rule():
     assert abs(energy - case["outputs"]["Phi"]) < 1e-4
 
 
+def named_means(means):
+    return np.array([means.m, means.q, means.Sigma, means.train, means.test, means.clean])
+
+
 @pytest.mark.montecarlo
 def test_two_rules_for_two_tokens():
     """Sobol points against the lattice, at the same point."""
@@ -140,11 +147,11 @@ def test_two_rules_for_two_tokens():
     state = State(out["m"], out["q"], out["Sigma"])
     fine = equations(case["inputs"], (lattice(0.5),)).means(0, state)
     eqs = equations(case["inputs"], scrambled(2, 13, 8, 0))
-    rows = np.array([eqs.means(i, state)[:6] for i in range(8)])
+    rows = np.array([named_means(eqs.means(i, state)) for i in range(8)])
     error = rows.std(axis=0, ddof=1) / np.sqrt(8)
     assert np.all(error < 0.01 * np.abs(rows.mean(axis=0)))
-    assert np.all(np.abs(rows.mean(axis=0) - fine[:6]) < 6 * error)
-    assert np.any(np.abs(1.02 * rows.mean(axis=0) - fine[:6]) > 6 * error)
+    assert np.all(np.abs(rows.mean(axis=0) - named_means(fine)) < 6 * error)
+    assert np.any(np.abs(1.02 * rows.mean(axis=0) - named_means(fine)) > 6 * error)
 
 
 # --- solutions to a stated error ------------------------------------------------------------------
@@ -159,7 +166,7 @@ def named(start):
 def test_direct_attention_on_one_token(case):
     inputs = case["inputs"]
     task = ndl.AttentionIndexed(1, ndl.Wishart(0.5), inputs["Delta"])
-    found = solve(task, ndl.DirectAttention(), inputs["a"], inputs.get("lamF", 0.0))
+    found = one_token(task, ndl.DirectAttention(), inputs["a"], inputs.get("lamF", 0.0))
     state, learned = found.state, found.learned
     values = {
         "m": state.m,
@@ -167,7 +174,7 @@ def test_direct_attention_on_one_token(case):
         "Sigma": state.Sigma,
         "Sigmahat": learned.Sigma,
         "est": 1.5 - 2 * state.m + state.q,
-        "fit_per": found.means.train,
+        "fit_per": found.value.train,
     }
     for name, value in case["outputs"].items():
         assert abs(values[name] - value) <= case["tol"] * max(1.0, abs(value)), name
@@ -180,10 +187,10 @@ def test_softmax_that_meets_its_labels_is_a_linear_problem():
     task = ndl.AttentionIndexed(2, ndl.Wishart(inputs["kappa0"]), inputs["Delta"])
     found = interpolating(task, ndl.TiedAttention(), inputs["alpha"])
     assert abs(1.5 - 2 * found.state.m + found.state.q - out["est"]) <= case["tol"]
-    assert abs(found.means.test - out["e_test"]) <= case["tol"] + found.error.test
+    assert abs(found.value.test - out["e_test"]) <= case["tol"] + found.error.test
     # the temperature of the model rescales the matrix and leaves the attention as it is
     hot = interpolating(task, ndl.TiedAttention(beta=0.5), inputs["alpha"])
-    assert hot.means.test == pytest.approx(found.means.test, rel=1e-9)
+    assert hot.value.test == pytest.approx(found.value.test, rel=1e-9)
     assert hot.state.q == pytest.approx(4 * found.state.q, rel=1e-12)
 
 
@@ -192,7 +199,7 @@ def test_softmax_that_meets_its_labels_is_a_linear_problem():
 def test_replicons_of_one_token(case):
     inputs = case["inputs"]
     task = ndl.AttentionIndexed(1, ndl.Wishart(inputs["kappa0"]), inputs["Delta"])
-    found = solve(task, ndl.TiedAttention(), inputs["alpha"], inputs["lam_tilde"])
+    found = one_token(task, ndl.TiedAttention(), inputs["alpha"], inputs["lam_tilde"])
     assert found.replicon == pytest.approx(case["outputs"]["replicon"], abs=2e-6)
 
 
@@ -203,10 +210,49 @@ def test_a_solution_for_two_tokens_and_its_replicon():
     assert found.replicon == pytest.approx(case["outputs"]["replicon"], abs=1e-3)
     out = CASES[1]["outputs"]
     for name in ("m", "q"):
-        assert abs(getattr(found.state, name) - out[name]) < getattr(found.state_error, name) + 2e-5
+        assert abs(getattr(found.state, name) - out[name]) < getattr(found.error, name) + 2e-5
 
 
 @pytest.mark.exact
 def test_too_many_tokens():
     with pytest.raises(ndl.NoTheory, match="at most 6 are"):
         solve(ndl.AttentionIndexed(7, ndl.Wishart(0.5)), ndl.TiedAttention(), 0.3, 0.1)
+
+
+@pytest.mark.quadrature
+@pytest.mark.parametrize(
+    ("target", "noise", "beta_star", "alpha", "penalty"),
+    [(ndl.Wishart(0.5), 0.5, 1.0, 0.3, 0.02), (ndl.Wishart(2.5), 0.5, 2.9, 2.7, 0.7)],
+    ids=["the last change is small by chance", "steep labels"],
+)
+def test_the_error_of_a_lattice_covers_a_finer_one(target, noise, beta_star, alpha, penalty):
+    task = ndl.AttentionIndexed(2, target, noise, beta_star)
+    found = solve(task, ndl.TiedAttention(), alpha, penalty, tol=1e-3)
+    fine = solve(task, ndl.TiedAttention(), alpha, penalty, tol=1e-7, near=found)
+    assert fine.error.distance < found.error.distance / 5
+    for name in ("m", "q", "train", "test", "clean", "energy", "distance", "size"):
+        assert abs(getattr(found.value, name) - getattr(fine.value, name)) <= getattr(found.error, name), name
+
+
+@pytest.mark.training
+def test_a_strong_penalty_leaves_nothing():
+    task, learner = ndl.AttentionIndexed(2, ndl.Wishart(0.7), 0.5, 0.5), ndl.Ridge(0.02, 0.7)
+    found = ndl.predict(task, ndl.TiedAttention(), learner)
+    assert found.overlaps.q == 0.0
+    assert found.estimation_error.value == task.target.law.square
+    assert found.spectrum.atom == 1.0
+    assert float(found.risk) == pytest.approx(float(found.train_loss), abs=1e-6)
+    trained = ndl.simulate(task, ndl.TiedAttention(), learner, d=30, repeats=2)
+    assert trained.overlaps.q < 1e-20
+    weaker = ndl.predict(task, ndl.TiedAttention(), learner.replace(lam=0.05))
+    assert weaker.overlaps.q > 0.01
+
+
+@pytest.mark.exact
+def test_sequences_that_agree_with_the_answer_are_met_whatever_the_number_of_tokens():
+    """The ridgeless softmax is the linear problem with alpha N equations, and its limit at a small penalty."""
+    task = ndl.AttentionIndexed(3, ndl.Wishart(0.5), 0.5)
+    one = ndl.predict(ndl.AttentionIndexed(1, ndl.Wishart(0.5), 0.5), ndl.TiedAttention(), ndl.Ridge(0.1, 0.0))
+    three = ndl.predict(task, ndl.TiedAttention(), ndl.Ridge(0.1 / 5, 0.0))
+    assert float(three.estimation_error) == pytest.approx(float(one.estimation_error), rel=1e-9)
+    assert float(three.energy) == 0.0

@@ -16,7 +16,7 @@ import numpy as np
 from needlepoint.channels.proximal import solve_positive
 
 _STEPS = 60  # most are settled after six
-_FAR = 1e-7  # distance to a minimum, relative to its size, that counts as none
+_FAR = 1e-6  # distance to a minimum, relative to its size, from which one more step is enough
 
 
 @functools.cache
@@ -54,7 +54,46 @@ def attention(tokens: int, beta: Any, scores: Any) -> Any:
     return jax.nn.softmax(beta * z, axis=1)
 
 
+def loss(tokens: int, beta: Any, labels: Any, scores: Any) -> Any:
+    """(n,): the squared distance of the attention from the labels."""
+    if tokens == 2:
+        e = _diagonal(labels) - jax.nn.sigmoid(beta * _gaps(scores))
+        return 2 * (e[0] ** 2 + e[1] ** 2)
+    return jnp.sum((labels - attention(tokens, beta, scores)) ** 2, axis=(0, 1))
+
+
 def pull(tokens: int, beta: Any, labels: Any, scores: Any) -> Pull:
+    """eq:matrix-pull; two tokens are two sigmoids, which is much faster."""
+    return pair_pull(beta, labels, scores) if tokens == 2 else any_pull(tokens, beta, labels, scores)
+
+
+def _gaps(scores: Any) -> Any:
+    """(2, n): by how much each of two tokens prefers itself to the other."""
+    odd = basis(2)[1, 0, 0] * scores[1]
+    return jnp.stack([scores[0] + odd, scores[0] - odd])
+
+
+def _diagonal(labels: Any) -> Any:
+    return jnp.stack([labels[0, 0], labels[1, 1]])
+
+
+def pair_pull(beta: Any, labels: Any, scores: Any) -> Pull:
+    """eq:matrix-pull for two tokens."""
+    p = jax.nn.sigmoid(beta * _gaps(scores))
+    e = _diagonal(labels) - p
+    first = beta * p * (1 - p)
+    slope = -4 * e * first
+    bend = 4 * first**2 - 4 * e * beta * first * (1 - 2 * p)
+    r = basis(2)[1, 0, 0]
+    even, odd = bend[0] + bend[1], r * (bend[0] - bend[1])
+    return Pull(
+        2 * (e[0] ** 2 + e[1] ** 2),
+        jnp.stack([slope[0] + slope[1], r * (slope[0] - slope[1])]),
+        jnp.stack([jnp.stack([even, odd]), jnp.stack([odd, r**2 * even])]),
+    )
+
+
+def any_pull(tokens: int, beta: Any, labels: Any, scores: Any) -> Pull:
     r"""eq:matrix-pull. With $p$ a row of the attention, $e$ its residual and $f = p(e - p\cdot e)$: the gradient is
     $-2\beta f$ and the Hessian $2\beta^2[JJ - \mathrm{diag}f + fp^\top + pf^\top]$, $J = \mathrm{diag}p - pp^\top$."""
     B = jnp.asarray(basis(tokens))
@@ -70,7 +109,7 @@ def pull(tokens: int, beta: Any, labels: Any, scores: Any) -> Pull:
 
 
 class Nearest(NamedTuple):
-    """The scores at the minimum, its height, and how far it may be: the slope left times Sigma."""
+    """The scores at the minimum, its height, and the last step towards it."""
 
     scores: Any
     height: Any
@@ -83,29 +122,27 @@ def descend(tokens: int, beta: Any, Sigma: Any, labels: Any, fields: Any, start:
     stiff = jnp.eye(fields.shape[0])[:, :, None] / (2 * Sigma)
 
     def height(z: Any) -> Any:
-        p = attention(tokens, beta, z)
-        return jnp.sum((labels - p) ** 2, axis=(0, 1)) + jnp.sum((z - fields) ** 2, axis=0) / (4 * Sigma)
+        return loss(tokens, beta, labels, z) + jnp.sum((z - fields) ** 2, axis=0) / (4 * Sigma)
 
-    def newton(z: Any) -> tuple[Any, Any]:
+    def newton(z: Any) -> Any:
         at = pull(tokens, beta, labels, z)
-        slope = at.slope + (z - fields) / (2 * Sigma)
-        return -solve_positive(at.bend + stiff, slope), slope
+        return -solve_positive(at.bend + stiff, at.slope + (z - fields) / (2 * Sigma))
 
     def step(state: Any) -> Any:
-        count, z, value, move, _, fraction = state
+        count, z, value, move, fraction = state
         new = z + fraction * move
         new_value = height(new)
         lower = new_value <= value
         z, value = jnp.where(lower, new, z), jnp.where(lower, new_value, value)
         fraction = jnp.where(lower, jnp.minimum(1.0, 4 * fraction), fraction / 4)
-        return count + 1, z, value, *newton(z), fraction
+        return count + 1, z, value, newton(z), fraction
 
-    def away(slope: Any) -> Any:
-        return 2 * Sigma * jnp.max(jnp.abs(slope), axis=0)
+    def far(z: Any, move: Any) -> Any:
+        return jnp.max(jnp.abs(move), axis=0) > _FAR * (1 + jnp.max(jnp.abs(z), axis=0))
 
     def unsettled(state: Any) -> Any:
-        return (state[0] < _STEPS) & jnp.any(away(state[4]) > _FAR * (1 + jnp.max(jnp.abs(state[1]), axis=0)))
+        return (state[0] < _STEPS) & jnp.any(far(state[1], state[3]))
 
-    state = (0, start, height(start), *newton(start), jnp.ones_like(labels[0, 0]))
-    _, z, value, _, slope, _ = jax.lax.while_loop(unsettled, step, state)
-    return Nearest(z, value, away(slope))
+    state = (0, start, height(start), newton(start), jnp.ones_like(labels[0, 0]))
+    _, z, value, move, _ = jax.lax.while_loop(unsettled, step, state)
+    return Nearest(jnp.where(far(z, move), z, z + move), value, jnp.max(jnp.abs(move), axis=0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,8 +14,11 @@ import numpy as np
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.jsonio import plain
-from needlepoint.core.results import Measurement, Prediction, Result
+from needlepoint.core.results import Measurement, Prediction, Result, mean_estimate
 from needlepoint.core.specs import Spec
+from needlepoint.core.spectra import group_means
+
+_MANY = 1000  # eigenvalues that stand for a law
 
 ROUNDING = 1e-13
 """Overlaps are of order one; runs that stay at zero differ by rounding, which is no disagreement."""
@@ -37,11 +40,14 @@ class Row:
     z: float
     repeats: int
     exact: bool
+    realised: bool = False
+    """The prediction is the mean over the targets that were drawn, and the error that of the gap to each."""
 
 
 @dataclass(frozen=True)
 class Extrapolation:
-    """One metric extrapolated to 1/d = 0 by weighted least squares over the sizes."""
+    """One metric extrapolated to 1/d = 0 by weighted least squares over the sizes; where predictions are for the
+    targets that were drawn, their gaps are extrapolated and the limit is added."""
 
     metric: str
     predicted: float
@@ -101,36 +107,53 @@ class Comparison:
     __repr__ = __str__
 
 
-def compare(prediction: Prediction, measurements: Measurement | Sequence[Measurement]) -> Comparison:
-    """Rows of predicted against measured for every metric and overlap that both have with an error.
+Realised = Mapping[str, np.ndarray]
+"""Predictions of metrics and overlaps for every repeat, at the target that it drew."""
 
-    Where the theory is a limit, a z-score at one d mostly measures the finite size; from three sizes
-    on `z_extrapolated` compares the prediction with a fit in 1/d.
-    """
-    if isinstance(measurements, Measurement):
-        measurements = [measurements]
-    if not isinstance(prediction, Prediction) or not all(isinstance(m, Measurement) for m in measurements):
+
+def asked(
+    prediction: Prediction, measurements: Measurement | Sequence[Measurement]
+) -> tuple[Prediction, list[Measurement]]:
+    """The two sides of a comparison, or one sentence on why they cannot be compared."""
+    found = [measurements] if isinstance(measurements, Measurement) else list(measurements)
+    if not isinstance(prediction, Prediction) or not all(isinstance(m, Measurement) for m in found):
         raise InvalidParameter("compare: takes a Prediction and one or several Measurements.")
-    if not measurements:
+    if not found:
         raise InvalidParameter("compare(measurements=[]): at least one measurement is needed.")
-    for m in measurements:
+    for m in found:
         _same_question(prediction, m)
+    return prediction, found
+
+
+def side_by_side(
+    prediction: Prediction, measurements: Sequence[Measurement], realised: Sequence[Realised | None]
+) -> Comparison:
+    """Rows of predicted against measured for every metric and overlap that both have with an error, from what `asked`
+    returns; `realised` has what is predicted for the repeats of each measurement, or None."""
     predicted, measured = _quantities(prediction), [_quantities(m) for m in measurements]
     names = [n for n in predicted if all(n in q for q in measured)]
     if not names:
         raise InvalidParameter("compare: the prediction and the measurements have no metric in common.")
-    rows = [
-        _row(prediction, m, n, predicted[n], q[n]) for n in names for m, q in zip(measurements, measured, strict=True)
-    ]
-    fits = []
-    if not prediction.exact and len({m.d for m in measurements}) >= 3:
-        fits = [_extrapolate(n, predicted[n], [q[n] for q in measured], measurements) for n in names]
+    rows, fits = [], []
+    sizes = {m.d for m in measurements}
+    for name in names:
+        mine = [
+            _row(prediction, m, name, predicted[name], q[name], None if own is None else own.get(name))
+            for m, q, own in zip(measurements, measured, realised, strict=True)
+        ]
+        rows += mine
+        if not prediction.exact and len(sizes) >= 3:
+            fits.append(_extrapolate(predicted[name], mine))
     return Comparison(tuple(rows), tuple(fits))
 
 
 def _quantities(result: Result) -> dict[str, Estimate]:
-    """Metrics, and the overlaps that carry an error (a chosen overlap is not a comparison)."""
+    """Metrics, the overlaps that carry an error (a chosen overlap is not a comparison), and sorted eigenvalues."""
     found = dict(result.metrics)
+    if isinstance(result, Prediction) and result.spectrum is not None:
+        found |= {name: Estimate(float(x), 0.0) for name, x in group_means(result.spectrum.quantiles(_MANY)).items()}
+    if isinstance(result, Measurement) and result.spectrum is not None:
+        found |= {name: mean_estimate(x) for name, x in group_means(result.spectrum.eigenvalues).items()}
     if result.overlaps is not None:
         kind = "stderr" if any(e.kind == "stderr" for e in result.metrics.values()) else "numerical"
         for name, value in result.overlaps.items():
@@ -170,7 +193,18 @@ def _runs(result: Result) -> int | None:
     return result.trajectory.runs if result.trajectory is not None else None
 
 
-def _row(prediction: Prediction, m: Measurement, name: str, predicted: Estimate, measured: Estimate) -> Row:
+def _row(
+    prediction: Prediction,
+    m: Measurement,
+    name: str,
+    predicted: Estimate,
+    measured: Estimate,
+    own: np.ndarray | None,
+) -> Row:
+    realised = name in m.values and own is not None
+    if own is not None and name in m.values:
+        predicted = Estimate(float(np.mean(own)), predicted.error, predicted.kind)
+        measured = Estimate(measured.value, mean_estimate(m.values[name] - own).error, "stderr")
     return Row(
         metric=name,
         d=m.d,
@@ -184,6 +218,7 @@ def _row(prediction: Prediction, m: Measurement, name: str, predicted: Estimate,
         z=z_score(predicted, measured, m.repeats, _runs(prediction)),
         repeats=m.repeats,
         exact=prediction.exact,
+        realised=realised,
     )
 
 
@@ -225,24 +260,23 @@ def _student_to_normal(t: float, dof: float) -> float:
     return float(-stats.norm.ppf(math.exp(log_tail))) if log_tail > -700 else t
 
 
-def _extrapolate(
-    name: str, predicted: Estimate, measured: Sequence[Estimate], measurements: Sequence[Measurement]
-) -> Extrapolation:
+def _extrapolate(predicted: Estimate, rows: Sequence[Row]) -> Extrapolation:
     """Weighted least squares of the measured values on (1, 1/d).
 
     The weights are themselves estimated from few repeats; Meier's correction widens the error for that.
     """
-    y = np.array([e.value for e in measured])
-    se = np.array([e.error for e in measured])
+    name = rows[0].metric
+    y = np.array([predicted.value + r.gap if r.realised else r.measured for r in rows])
+    se = np.array([r.measured_error for r in rows])
     if not np.all(np.isfinite(y) & np.isfinite(se) & (se > 0)):
         return Extrapolation(name, predicted.value, math.nan, math.nan, math.nan, math.nan)
-    design = np.stack([np.ones(len(y)), 1.0 / np.array([m.d for m in measurements])], axis=1) / se[:, None]
+    design = np.stack([np.ones(len(y)), 1.0 / np.array([r.d for r in rows])], axis=1) / se[:, None]
     covariance = np.linalg.inv(design.T @ design)
     gain = covariance @ design.T
     intercept, slope = gain @ (y / se)
     residual = y / se - design @ np.array([intercept, slope])
     leverage = np.einsum("ij,ji->i", design, gain)
-    runs = np.array([max(m.repeats, 2) for m in measurements])
+    runs = np.array([max(r.repeats, 2) for r in rows])
     variance = float(np.sum(gain[0] ** 2 * (1 + 4 * (1 - leverage) / (runs - 1))))
     fitted = Estimate(float(intercept), math.sqrt(variance), "stderr")
     z = z_score(predicted, fitted, int(runs.min()))

@@ -177,9 +177,12 @@ class Measurement(Result):
     d: int = 0
     repeats: int = 0
     spectrum: TrainedSpectrum | None = None
+    values: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """Of every repeat, where the repeats are compared one by one."""
 
     def to_json(self) -> dict[str, Any]:
         more = {"kind": "measurement", "d": self.d, "repeats": self.repeats, "spectrum": self.spectrum}
+        more["values"] = dict(self.values)
         return plain({**self._head(), **more})
 
 

@@ -9,6 +9,16 @@ import numpy as np
 
 from needlepoint.core.jsonio import plain
 
+GROUPS = {"eigenvalues_top_10": (0.9, 1.0), "eigenvalues_10_25": (0.75, 0.9), "eigenvalues_25_50": (0.5, 0.75)}
+"""Means of sorted eigenvalues that are compared, by the shares between which they lie."""
+
+
+def group_means(eigenvalues: np.ndarray) -> dict[str, np.ndarray]:
+    """The mean of each of `GROUPS` in sorted eigenvalues (..., d)."""
+    d = eigenvalues.shape[-1]
+    ends = {name: (round(low * d), round(high * d)) for name, (low, high) in GROUPS.items()}
+    return {name: eigenvalues[..., low : max(high, low + 1)].mean(axis=-1) for name, (low, high) in ends.items()}
+
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:

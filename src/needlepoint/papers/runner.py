@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from needlepoint.core.comparison import Row, compare
+from needlepoint.core.comparison import Row
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.results import Measurement, Prediction
 from needlepoint.papers.figures import Drawing, Figure, Point, Record, Size
@@ -86,6 +86,8 @@ def _answer(store: Store, name: str, label: str) -> Any:
 
 def agreement(records: Sequence[Record]) -> list[Row]:
     """Rows of `compare` for every simulated point whose prediction is among the records."""
+    from needlepoint.theory.comparing import compare  # loads the theory
+
     predictions = {r.point.question: r.result for r in records if isinstance(r.result, Prediction)}
     rows: list[Row] = []
     for record in records:

@@ -11,7 +11,7 @@ from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter, UnknownName
 from needlepoint.core.overlaps import IndexedOverlaps
 from needlepoint.core.results import Measurement, mean_estimate
-from needlepoint.core.spectra import TrainedSpectrum
+from needlepoint.core.spectra import TrainedSpectrum, group_means
 from needlepoint.core.status import Status
 from needlepoint.learners import Ridge
 from needlepoint.models.attention import DirectAttention, TiedAttention
@@ -104,6 +104,7 @@ def simulated(
             repeats=options.repeats,
             seed=options.seed,
             spectrum=TrainedSpectrum(learned.eigenvalues, learned.target),
+            values={**learned.values, **group_means(learned.eigenvalues)},
         ),
         learned,
     )

@@ -61,14 +61,14 @@ def simulate(
         raise InvalidParameter(
             f"{model!r}: {free[0]} is None; simulate takes resolved specs: use predict(...).resolved."
         )
-    _load_rules()
+    load_rules()
     options = Options(int(d), int(repeats), seed, overlaps, int(samples), progress)
     measurement = find("simulate", task, model, learner)(task, model, learner, options)
     progress(1.0)
     return measurement
 
 
-def _load_rules() -> None:
+def load_rules() -> None:
     """Importing these modules fills the dispatch table."""
     import needlepoint.simulation.bayes_amp
     import needlepoint.simulation.descent

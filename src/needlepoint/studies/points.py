@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from needlepoint.core.comparison import Comparison, compare
+from needlepoint.core.comparison import Comparison
 from needlepoint.core.results import Measurement, Prediction
 
 
@@ -25,4 +25,6 @@ class StudyPoint:
         good = [m for m in self.measurements if m.status.ok]
         if self.prediction is None or not self.prediction.status.ok or not good:
             return None
+        from needlepoint.theory.comparing import compare  # loads the theory
+
         return compare(self.prediction, good)

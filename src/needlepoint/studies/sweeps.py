@@ -141,8 +141,8 @@ class Sweep:
     def check(self) -> None:
         """Every question can be asked, and written down and read again."""
         from needlepoint.core.dispatch import find
-        from needlepoint.simulation.simulating import _load_rules as load_simulations
-        from needlepoint.theory.predicting import _load_rules as load_predictions
+        from needlepoint.simulation.simulating import load_rules as load_simulations
+        from needlepoint.theory.predicting import load_rules as load_predictions
 
         load_predictions()
         load_simulations()

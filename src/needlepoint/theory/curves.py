@@ -71,7 +71,7 @@ def padded(count: int, least: int = 32) -> int:
 
 
 def _solver(task: Spec, model: Spec | None, learner: Spec) -> Solver | None:
-    _load_rules()
+    load_rules()
     try:
         covering = find("predict_curves", task, model, learner)
     except NoTheory:
@@ -79,7 +79,7 @@ def _solver(task: Spec, model: Spec | None, learner: Spec) -> Solver | None:
     return covering(task, model, learner)
 
 
-def _load_rules() -> None:
+def load_rules() -> None:
     """Importing these modules fills the dispatch table."""
     import needlepoint.theory.descent
     import needlepoint.theory.erf_curves

@@ -5,20 +5,23 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from scipy import optimize
 
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter, NoTheory
-from needlepoint.core.estimates import Estimate
 from needlepoint.core.overlaps import IndexedOverlaps
-from needlepoint.core.results import Prediction
+from needlepoint.core.results import Measurement, Prediction
+from needlepoint.core.spectra import Spectrum, group_means
 from needlepoint.core.status import Status
 from needlepoint.learners import Ridge
 from needlepoint.models.attention import DirectAttention, TiedAttention
 from needlepoint.tasks.attention_indexed import AttentionIndexed
+from needlepoint.tasks.targets import Eigenvalues
 from needlepoint.theory import indexed_linear
 from needlepoint.theory.indexed_equations import Model
-from needlepoint.theory.indexed_solutions import TOLERANCE, Solution, interpolating, solve
+from needlepoint.theory.indexed_exact import interpolating, one_token
+from needlepoint.theory.indexed_solutions import Solution, default_tolerance, solve
 from needlepoint.theory.indexed_spectrum import spectrum
 from needlepoint.theory.predicting import Options
 from needlepoint.theory.thresholds import thresholds
@@ -26,6 +29,17 @@ from needlepoint.theory.thresholds import thresholds
 MANY = 1e-3
 """A share of sequences with more than one minimum beyond this is not trusted."""
 
+METRICS = {
+    "risk": "test",
+    "clean_risk": "clean",
+    "train_loss": "train",
+    "energy": "energy",
+    "estimation_error": "distance",
+    "rank_fraction": "rank",
+}
+"""Where a metric is found in a solution."""
+
+_REALISED = 1e-3  # what a repeat's own prediction is computed to; its error is much the same in every repeat
 _ROUGH = 1e-2  # what the best penalty is sought with
 _PENALTIES = (1e-4, 30.0)  # between which it is sought
 
@@ -44,12 +58,48 @@ def predict_indexed(task: AttentionIndexed, model: Model, learner: Ridge, option
     return _prediction(task, model, learner, resolved, options, found, notes)
 
 
+@rule("realise", AttentionIndexed, TiedAttention, Ridge)
+@rule("realise", AttentionIndexed, DirectAttention, Ridge)
+def realise_indexed(prediction: Prediction, measurement: Measurement) -> dict[str, np.ndarray]:
+    """What is predicted for every repeat: at the eigenvalues of its target, and its number of sequences over d^2."""
+    task, model, learner = prediction.resolved or (prediction.task, prediction.model, prediction.learner)
+    assert isinstance(task, AttentionIndexed)
+    assert isinstance(model, TiedAttention | DirectAttention)
+    assert isinstance(learner, Ridge)
+    assert measurement.spectrum is not None
+    d = measurement.d
+    alpha, penalty = round(learner.alpha * d * d) / d**2, unit(model) * learner.penalties[0]
+    found: dict[tuple[float, ...], dict[str, float]] = {}
+    near = None
+    targets = [tuple(row) for row in measurement.spectrum.target.tolist()]
+    for values in dict.fromkeys(targets):
+        own = task.replace(target=Eigenvalues(values))
+        near = _solved(own, model, alpha, penalty, Options(prediction.seed, _REALISED), near)
+        law = _spectrum(own, model, near).quantiles(d)
+        found[values] = {
+            **{metric: near.estimate(name).value for metric, name in METRICS.items()},
+            "m": near.value.m,
+            "q": near.value.q,
+            **{name: float(x) for name, x in group_means(law).items()},
+        }
+    return {name: np.array([found[values][name] for values in targets]) for name in found[targets[0]]}
+
+
+def _spectrum(task: AttentionIndexed, model: Model, found: Solution) -> Spectrum:
+    learned = found.learned
+    return spectrum(
+        task.target.law, learned.delta, learned.eps if isinstance(model, TiedAttention) else None, learned.eta
+    )
+
+
 def unit(model: Model) -> float:
     r"""$\tilde\lambda/\lambda$: the penalty on W is one on the trace of S times this."""
     return math.sqrt(model.width_ratio) if isinstance(model, TiedAttention) else 1.0
 
 
-def _solved(task: AttentionIndexed, model: Model, alpha: float, penalty: float, options: Options) -> Solution:
+def _solved(
+    task: AttentionIndexed, model: Model, alpha: float, penalty: float, options: Options, near: Solution | None = None
+) -> Solution:
     if penalty == 0 and task.tokens > 1:
         edge = thresholds(task, model).interpolation
         if alpha >= edge:
@@ -60,9 +110,9 @@ def _solved(task: AttentionIndexed, model: Model, alpha: float, penalty: float, 
         return interpolating(task, model, alpha, options.seed)
     if penalty == 0 and isinstance(model, DirectAttention) and math.isclose(2 * alpha, 1.0):
         raise NoTheory(f"at alpha={alpha:g} the unpenalised direct problem diverges; give a small penalty (lam=1e-3).")
-    return solve(
-        task, model, alpha, penalty, tol=options.tol or TOLERANCE, seed=options.seed, progress=options.progress
-    )
+    if task.tokens == 1:
+        return one_token(task, model, alpha, penalty)
+    return solve(task, model, alpha, penalty, tol=options.tol, seed=options.seed, near=near, progress=options.progress)
 
 
 def best_penalty(
@@ -78,7 +128,7 @@ def best_penalty(
 
     def risk(log_lam: float) -> float:
         found = solve(task, model, alpha, unit(model) * math.exp(log_lam), tol=_ROUGH, seed=options.seed)
-        return found.means.test
+        return found.value.test
 
     low, high = (math.log(x / unit(model)) for x in _PENALTIES)
     found: Any = optimize.minimize_scalar(risk, bounds=(low, high), method="bounded", options={"xatol": 0.02})
@@ -96,30 +146,20 @@ def _prediction(
     found: Solution,
     notes: tuple[str, ...],
 ) -> Prediction:
-    law, state, learned, means, error = task.target.law, found.state, found.learned, found.means, found.error
-    tied = isinstance(model, TiedAttention)
-    lam = unit(model) * resolved.penalties[0]
-    rank = found.rank.value
-    metrics = {
-        "risk": Estimate(means.test, error.test),
-        "clean_risk": Estimate(means.clean, error.clean),
-        "train_loss": Estimate(means.train, error.train),
-        "energy": Estimate(
-            resolved.alpha * means.train + lam * found.size.value, resolved.alpha * error.train + lam * found.size.error
-        ),
-        "estimation_error": Estimate(law.square - 2 * state.m + state.q, 2 * found.state_error.m + found.state_error.q),
-        "rank_fraction": found.rank,
-    }
+    learned, rank, rivals = found.learned, found.value.rank, found.value.rivals
+    metrics = {metric: found.estimate(name) for metric, name in METRICS.items()}
     doubts = []
     if found.replicon >= 1:
         doubts.append(f"replica symmetry is unstable (replicon {found.replicon:.3g} >= 1)")
-    if means.rivals > MANY:
-        doubts.append(f"{100 * means.rivals:.2g} % of sequences have more than one minimum")
+    if rivals > MANY:
+        doubts.append(f"{100 * rivals:.2g} % of sequences have more than one minimum")
     if isinstance(model, TiedAttention) and rank > model.width_ratio:
         doubts.append(f"the solution has rank {rank:.3g} d, and W is only {model.width_ratio:g} d wide")
     status = found.status
     if status is Status.NOISE_LIMITED:
-        notes += (f"{options.tol or TOLERANCE:g} of the target's mean square was asked for and is not reached.",)
+        notes += (
+            f"{options.tol or default_tolerance(task):g} of the target's mean square was asked for and is not reached.",
+        )
     if doubts:
         notes += (f"not to be trusted: {'; '.join(doubts)}.",)
         status = Status.UNSTABLE if status is Status.CONVERGED else status
@@ -129,15 +169,15 @@ def _prediction(
         learner,
         metrics,
         status=status,
-        overlaps=IndexedOverlaps(state.m, state.q),
-        overlaps_error={"m": found.state_error.m, "q": found.state_error.q},
+        overlaps=IndexedOverlaps(found.value.m, found.value.q),
+        overlaps_error={"m": found.error.m, "q": found.error.q},
         notes=notes,
         seed=options.seed,
         resolved=(task, model, resolved),
         stable=not doubts,
         replicon=found.replicon,
         residual=found.residual,
-        conjugates={"m": learned.m, "q": learned.q, "response": learned.Sigma, "susceptibility": state.Sigma}
+        conjugates={"m": learned.m, "q": learned.q, "response": learned.Sigma, "susceptibility": found.state.Sigma}
         | {"noise": learned.delta, "cut": learned.eps, "scale": learned.eta},
-        spectrum=spectrum(law, learned.delta, learned.eps if tied else None, learned.eta),
+        spectrum=_spectrum(task, model, found),
     )

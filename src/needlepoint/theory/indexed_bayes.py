@@ -7,10 +7,73 @@ import math
 import numpy as np
 from scipy import optimize
 
+from needlepoint.core.dispatch import rule
+from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.estimates import Estimate
+from needlepoint.core.overlaps import IndexedOverlaps
+from needlepoint.core.results import Prediction
+from needlepoint.core.spectra import Spectrum
+from needlepoint.learners import BayesOptimal
 from needlepoint.numerics.freeprob import FreeSum
 from needlepoint.tasks.attention_indexed import AttentionIndexed
+from needlepoint.theory.indexed_rules import losses
+from needlepoint.theory.indexed_spectrum import LEVELS
+from needlepoint.theory.predicting import Options
 
+_ROUNDING = 1e-9  # of the mean square of the target
 _WIDEST = 1e12  # of the noise, over the mean square of the target
+
+
+@rule("predict", AttentionIndexed, None, BayesOptimal)
+def predict_bayes(task: AttentionIndexed, model: None, learner: BayesOptimal, options: Options) -> Prediction:
+    """The posterior mean of S0, and of the labels of a fresh sequence."""
+    if learner.d is not None:
+        raise InvalidParameter(
+            f"{learner!r}: the attention-indexed model has no Bayes answer at finite d; leave d out."
+        )
+    Q0 = task.target.law.square
+    tau = 0.0 if learner.alpha is None else noise_for(task, learner.alpha)
+    error = max(least_error(task, tau), 0.0) if tau else 0.0
+    rounding = _ROUNDING * (Q0 + task.noise_var / 2)
+    risk, clean = predictive_risks(task, Q0 - error, options.seed)
+    notes = ()
+    if tau == 0.0 and learner.alpha is not None:
+        notes = (f"the target is known exactly from alpha = {recovery(task):.6g} on.",)
+    return Prediction(
+        task,
+        model,
+        learner,
+        {
+            "risk": Estimate(risk.value, risk.error + rounding),
+            "clean_risk": Estimate(clean.value, clean.error + rounding),
+            "estimation_error": Estimate(error, rounding if tau else 0.0),
+        },
+        overlaps=IndexedOverlaps(Q0 - error, Q0 - error),
+        overlaps_error={"m": rounding, "q": rounding},
+        notes=notes,
+        seed=options.seed,
+        conjugates={"noise": math.sqrt(tau)},
+        spectrum=shrunk(task.target.law, tau) if tau else None,
+    )
+
+
+def predictive_risks(task: AttentionIndexed, q: float, seed: int) -> tuple[Estimate, Estimate]:
+    r"""eq:indexed-bayes-risk. $\frac12E|A(z) - A(z')|^2$ over two draws from the posterior, whose scores have
+    covariance $2q$: with noisy labels their variance is $2Q_0 + \Delta$, with clean ones $2Q_0$."""
+    Q0 = task.target.law.square
+    noisy, _ = losses(task, task.beta_star, q, Q0 + task.noise_var / 2, seed)
+    _, clean = losses(task, task.beta_star, q, Q0, seed)
+    return Estimate(noisy.value / 2, noisy.error / 2), Estimate(clean.value / 2, clean.error / 2)
+
+
+def shrunk(law: FreeSum, tau: float) -> Spectrum:
+    r"""eq:bayes-spectrum. The posterior mean has the eigenvectors of $S_0 + \sqrt\tau Z$ and moves its eigenvalues
+    from $x$ to $x - 2\tau\mathrm{Re}\,g(x)$."""
+    delta = math.sqrt(tau)
+    x = law.quantiles(LEVELS, delta)
+    values = x - 2 * tau * law.resolvent(x, delta).real
+    density = np.gradient(LEVELS, values)
+    return Spectrum(values, density, 0.0, np.array([[values[0], values[-1]]]), np.empty(0), np.asarray(LEVELS), values)
 
 
 def samples_for(task: AttentionIndexed, tau: float) -> float:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from needlepoint.models.attention import DirectAttention, TiedAttention
 from needlepoint.numerics.fixed_points import FixedPoints, anderson, jacobian
 from needlepoint.numerics.freeprob import FreeSum, Truncated
 from needlepoint.tasks.attention_indexed import AttentionIndexed
-from needlepoint.theory.indexed_fields import Base, Means, State, means
+from needlepoint.theory.indexed_fields import Base, Means, State, means, means_of_nothing, response, starts, test_losses
 
 Model = TiedAttention | DirectAttention
 
@@ -41,6 +42,8 @@ class Equations:
     alpha: float
     penalty: float
     rules: tuple[tuple[Base, ...], ...]
+    minima: dict[tuple[int, int], Any] | None = field(default_factory=dict, compare=False)
+    """Of every block of a rule, as the last step found them; None if every step is to seek them afresh."""
 
     @property
     def law(self) -> FreeSum:
@@ -52,9 +55,31 @@ class Equations:
         Q = Q0 + self.task.noise_var / 2
         return {"beta": self.model.beta, "beta_star": self.task.beta_star, "Q": Q, "Q0": Q0}
 
-    def means(self, row: int, state: State) -> Means:
-        parts = [means(self.task.tokens, self.numbers, state, base) for base in self.rules[row % len(self.rules)]]
-        return Means(*(sum(float(x) for x in column) for column in zip(*parts, strict=True)))
+    def means(self, row: int, state: State, tested: tuple[Base, ...] | None = None) -> Means:
+        """All means, with minima sought afresh; the test losses, which need none, over a rule of their own."""
+        tokens, numbers, rule = self.task.tokens, self.numbers, self.rules[row]
+        parts = [means(tokens, numbers, state, base, starts(numbers, state, base)) for base in rule]
+        bends = [response(tokens, numbers, state, base, known) for base, (_, known) in zip(rule, parts, strict=True)]
+        tests = [test_losses(tokens, numbers, state.m, state.q, base) for base in tested or rule]
+        test, clean = _sums(tests)
+        hot = Means(*_sums([part[:6] for part, _ in parts]))
+        return hot._replace(response=sum(map(float, bends)), test=test, clean=clean)
+
+    def means_of_nothing(self, row: int) -> Means:
+        numbers = self.numbers
+        return Means(*_sums([means_of_nothing(self.task.tokens, numbers, base) for base in self.rules[row]]))
+
+    def moved(self, row: int, state: State) -> State:
+        """One step of the equations. Minima are sought where the last step found them."""
+        row, numbers, parts = row % len(self.rules), self.numbers, []
+        for i, base in enumerate(self.rules[row]):
+            known = None if self.minima is None else self.minima.get((row, i))
+            known = starts(numbers, state, base) if known is None else known
+            found, known = means(self.task.tokens, numbers, state, base, known)
+            parts.append(found[:6])
+            if self.minima is not None:
+                self.minima[row, i] = known
+        return self.updated(self.learned(Means(*_sums(parts))))
 
     def learned(self, found: Means) -> Learned:
         r"""eq:indexed-law. $\delta = \sqrt{\hat q}/\hat m$, $\epsilon = 2\tilde\lambda/\hat m$, $\eta = \hat
@@ -80,21 +105,33 @@ class Equations:
     def map(self, x: np.ndarray) -> np.ndarray:
         """In the coordinates log q, atanh(m / sqrt(q Q)), log Sigma: (rows, 3)."""
         Q = self.numbers["Q"]
-        rows = [
-            pack(self.updated(self.learned(self.means(i, unpack(row, Q)))), Q) for i, row in enumerate(np.atleast_2d(x))
-        ]
-        return np.array(rows)
+        with np.errstate(all="ignore"):  # a step that went too far is not finite, and is taken back
+            return np.array([pack(self.moved(i, unpack(row, Q)), Q) for i, row in enumerate(np.atleast_2d(x))])
 
 
-def fixed_point(equations: Equations, start: State, tol: float, slope: np.ndarray | None = None) -> FixedPoints:
-    """From one start for every row: damped with acceleration, then by Newton steps with the slope found there."""
-    Q = equations.numbers["Q"]
-    x = np.repeat(pack(start, Q)[None], len(equations.rules), axis=0)
+class Found(NamedTuple):
+    """Fixed points, and the slope (3, 3) of the map there."""
+
+    points: FixedPoints
+    slope: np.ndarray
+
+
+def fixed_point(equations: Equations, start: State, tol: float, slope: np.ndarray | None = None) -> Found:
+    """From one start for every row: damped with acceleration, then by Newton steps with the slope found there. A slope
+    that is known, of a coarser rule or a neighbour, saves the first part. The last steps seek all minima afresh."""
+    x = np.repeat(pack(start, equations.numbers["Q"])[None], len(equations.rules), axis=0)
     if slope is None:
-        one = replace(equations, rules=equations.rules[:1])
+        one = replace(equations, rules=equations.rules[:1])  # the first rule's minima stay known
         found = anderson(one.map, x[:1], tol=_ROUGH, most=_MOST)
         slope, x = jacobian(one.map, found.x[0]), np.repeat(found.x, len(x), axis=0)
-    return anderson(equations.map, x, tol=tol, most=_MOST, slope=np.repeat(slope[None], len(x), axis=0))
+    slopes = np.repeat(slope[None], len(x), axis=0)
+    near = anderson(equations.map, x, tol=tol, most=_MOST, slope=slopes)
+    last = anderson(replace(equations, minima=None).map, near.x, tol=tol, most=_MOST, slope=slopes)
+    return Found(last, slope)
+
+
+def _sums(parts: Sequence[Sequence[Any]]) -> list[float]:
+    return [sum(float(x) for x in column) for column in zip(*parts, strict=True)]
 
 
 def pack(state: State, Q: float) -> np.ndarray:

@@ -10,14 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from needlepoint.channels.matrix_proximal import attention, descend, pull
-from needlepoint.channels.proximal import solve_positive
+from needlepoint.channels.matrix_proximal import attention, descend, loss, pull
 from needlepoint.numerics.gaussian import sobol_normals
 
-BLOCK = 4096
+BLOCK = 1024
 """Nodes that are computed at once: one shape, so that a number of tokens compiles once."""
 
-_CUT = 1e-11  # weight of a node, relative to the largest, below which it is left out
+_CUT = 1e-8  # weight of a node, relative to the largest, below which it is left out
 _FAR = 1e-4  # distance to a minimum, relative to its size, that is not settled
 _APART = 1e-3  # minima whose coordinates differ by more, relative to their size, are two
 
@@ -31,18 +30,18 @@ class State(NamedTuple):
 
 
 class Means(NamedTuple):
-    """Conjugates over alpha, training and test losses, the square of the response, the share of sequences with more
-    than one minimum, and of those that are not settled in one."""
+    """Conjugates over alpha, training loss, the share of sequences with more than one minimum, and of those that are
+    not settled in one; with the square of the response and the test losses, which no equation needs."""
 
     m: Any
     q: Any
     Sigma: Any
     train: Any
-    test: Any
-    clean: Any
-    response: Any
     rivals: Any
     left: Any
+    response: Any = math.nan
+    test: Any = math.nan
+    clean: Any = math.nan
 
 
 class Base(NamedTuple):
@@ -69,8 +68,15 @@ def lattice(spacing: float) -> tuple[Base, ...]:
 @functools.lru_cache(maxsize=8)
 def scrambled(dimension: int, log2_points: int, scrambles: int, seed: int) -> tuple[tuple[Base, ...], ...]:
     """Any number of tokens: scrambled Sobol points, the blocks of every scrambling."""
-    normals = np.swapaxes(sobol_normals(2 * dimension, log2_points, scrambles, seed), 1, 2)
+    normals = map(_white, np.swapaxes(sobol_normals(2 * dimension, log2_points, scrambles, seed), 1, 2))
     return tuple(_blocks(np.ones(one.shape[1]), one[:dimension], one[dimension:]) for one in normals)
+
+
+def _white(normals: np.ndarray) -> np.ndarray:
+    """The same points, moved so that their means are 0 and their covariances 1: what is almost linear in them then
+    scatters far less from one scrambling to the next."""
+    centred = normals - normals.mean(axis=1, keepdims=True)
+    return np.linalg.solve(np.linalg.cholesky(np.cov(centred, bias=True)), centred)
 
 
 def _blocks(weight: np.ndarray, label: np.ndarray, noise: np.ndarray) -> tuple[Base, ...]:
@@ -83,33 +89,35 @@ def _blocks(weight: np.ndarray, label: np.ndarray, noise: np.ndarray) -> tuple[B
     return tuple(Base(*(jnp.asarray(a) for a in part)) for part in zip(*split, strict=True))
 
 
+def starts(law: dict[str, Any], state: State, base: Base) -> Any:
+    """(2, N, n): where minima are sought from if none is known: the fields, and what would give the labels."""
+    z0, _, omega = _fields(law, state, base)
+    return jnp.stack([omega, law["beta_star"] / law["beta"] * z0])
+
+
+def _fields(law: dict[str, Any], state: State, base: Base) -> tuple[Any, Any, Any]:
+    Q = law["Q"]
+    z0, xi = jnp.sqrt(2 * Q) * base.label, jnp.sqrt(2.0) * base.noise
+    return z0, xi, state.m / Q * z0 + jnp.sqrt(state.q - state.m**2 / Q) * xi
+
+
 @functools.partial(jax.jit, static_argnums=0)
-def means(tokens: int, law: dict[str, Any], state: State, base: Base) -> Means:
+def means(tokens: int, law: dict[str, Any], state: State, base: Base, known: Any) -> tuple[Means, Any]:
     r"""eq:indexed-conjugates. Labels of $z^0 = \sqrt{2Q}x$, fields $\omega = \frac mQz^0 + s\xi$ with $\xi = \sqrt2y$
     and $s^2 = q - m^2/Q$; with $g = (z^* - \omega)/\Sigma$ at the minimum of eq:matrix-proximal: $\hat q = \alpha
     E|g|^2$, $\hat\Sigma = -\frac\alpha sE[g\cdot\xi]$, $\hat m = \alpha E[g\cdot(\frac{z^0}Q - \frac m{Qs}\xi)]$. A
-    block's part.
+    block's part, and the minima (2, N, n) that were found from those that are `known`; the lower ones count.
     """
-    beta, beta_star, Q = law["beta"], law["beta_star"], law["Q"]
+    beta, Q = law["beta"], law["Q"]
+    z0, xi, omega = _fields(law, state, base)
     s = jnp.sqrt(state.q - state.m**2 / Q)
-    z0, xi = jnp.sqrt(2 * Q) * base.label, jnp.sqrt(2.0) * base.noise
-    omega = state.m / Q * z0 + s * xi
-    labels = attention(tokens, beta_star, z0)
-
-    # from the field and from the labels; the lower one counts
-    starts = jnp.stack([omega, beta_star / beta * z0])
-    ends = jax.lax.map(lambda x: descend(tokens, beta, state.Sigma, labels, omega, x), starts)
+    labels = attention(tokens, law["beta_star"], z0)
+    ends = jax.lax.map(lambda x: descend(tokens, beta, state.Sigma, labels, omega, x), known)
     first = ends.height[0] <= ends.height[1]
     z, left = jnp.where(first, *ends.scores), jnp.where(first, *ends.left)
     gap = jnp.max(jnp.abs(ends.scores[0] - ends.scores[1]), axis=0)
     rivals = gap > _APART * (1 + jnp.max(jnp.abs(z), axis=0))
     g = (z - omega) / state.Sigma
-    # how g follows omega: ((1 + 2 Sigma H)^-1 - 1) / Sigma
-    bend = pull(tokens, beta, labels, z).bend
-    unit = jnp.broadcast_to(jnp.eye(len(z))[:, :, None], bend.shape)
-    moved = solve_positive(unit + 2 * state.Sigma * bend, unit)
-    response = jnp.sum(((moved - unit) / state.Sigma) ** 2, axis=(0, 1))
-    test, clean = test_losses(tokens, law, state.m, state.q, base)
 
     def mean(x: Any) -> Any:
         return jnp.sum(base.weight * x)
@@ -117,17 +125,54 @@ def means(tokens: int, law: dict[str, Any], state: State, base: Base) -> Means:
     def dot(a: Any, b: Any) -> Any:
         return mean(jnp.sum(a * b, axis=0))
 
-    return Means(
+    found = Means(
         dot(g, z0 / Q - state.m / (Q * s) * xi),
         dot(g, g),
         -dot(g, xi) / s,
-        mean(jnp.sum((labels - attention(tokens, beta, z)) ** 2, axis=(0, 1))),
-        test,
-        clean,
-        mean(response),
+        mean(loss(tokens, beta, labels, z)),
         mean(rivals),
         mean(left > _FAR * (1 + jnp.max(jnp.abs(z), axis=0))),
     )
+    return found, ends.scores
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def means_of_nothing(tokens: int, law: dict[str, Any], base: Base) -> Means:
+    r"""eq:indexed-conjugates where nothing is learned: $q = m = \Sigma = 0$, so that $g = -2\nabla\ell$ at scores of 0
+    and $\hat\Sigma = 4\alpha E\,\mathrm{tr}H$. A block's part."""
+
+    def at(Q: Any) -> Any:
+        z0 = jnp.sqrt(2 * Q) * base.label
+        return z0, pull(tokens, law["beta"], attention(tokens, law["beta_star"], z0), jnp.zeros_like(z0))
+
+    (z0, noisy), (_, clean) = at(law["Q"]), at(law["Q0"])
+    terms = (
+        -2 * jnp.sum(noisy.slope * z0, axis=0) / law["Q"],
+        4 * jnp.sum(noisy.slope**2, axis=0),
+        4 * jnp.trace(noisy.bend),
+        noisy.loss,
+        jnp.zeros_like(noisy.loss),
+        jnp.zeros_like(noisy.loss),
+        4 * jnp.sum(noisy.bend**2, axis=(0, 1)),
+        noisy.loss,
+        clean.loss,
+    )
+    return Means(*(jnp.sum(base.weight * x) for x in terms))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def response(tokens: int, law: dict[str, Any], state: State, base: Base, minima: Any) -> Any:
+    r"""$E|\partial_\omega g|^2$, with $\partial_\omega g = ((1 + 2\Sigma H)^{-1} - 1)/\Sigma$. A block's part."""
+    z0, _, omega = _fields(law, state, base)
+    labels = attention(tokens, law["beta_star"], z0)
+
+    def height(z: Any) -> Any:
+        return loss(tokens, law["beta"], labels, z) + jnp.sum((z - omega) ** 2, axis=0) / (4 * state.Sigma)
+
+    z = jnp.where(height(minima[0]) <= height(minima[1]), *minima)
+    bend = jnp.moveaxis(pull(tokens, law["beta"], labels, z).bend, -1, 0)
+    moved = jnp.linalg.inv(jnp.eye(len(z)) + 2 * state.Sigma * bend)
+    return jnp.sum(base.weight * jnp.sum(((moved - jnp.eye(len(z))) / state.Sigma) ** 2, axis=(1, 2)))
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -135,10 +180,10 @@ def test_losses(tokens: int, law: dict[str, Any], m: Any, q: Any, base: Base) ->
     """The mean loss of a fresh sequence with noisy and with clean labels. A block's part."""
     xi = jnp.sqrt(2.0) * base.noise
 
-    def loss(Q: Any) -> Any:
+    def mean(Q: Any) -> Any:
         z0 = jnp.sqrt(2 * Q) * base.label
         labels = attention(tokens, law["beta_star"], z0)
-        mine = attention(tokens, law["beta"], m / Q * z0 + jnp.sqrt(q - m**2 / Q) * xi)
-        return jnp.sum(base.weight * jnp.sum((labels - mine) ** 2, axis=(0, 1)))
+        mine = m / Q * z0 + jnp.sqrt(jnp.maximum(q - m**2 / Q, 0.0)) * xi
+        return jnp.sum(base.weight * loss(tokens, law["beta"], labels, mine))
 
-    return loss(law["Q"]), loss(law["Q0"])
+    return mean(law["Q"]), mean(law["Q0"])

@@ -8,7 +8,8 @@ from needlepoint.core.spectra import Spectrum
 from needlepoint.numerics.free_atoms import Atoms
 from needlepoint.numerics.freeprob import FreeSum
 
-_LEVELS = 1025
+LEVELS = (np.arange(1025) + 0.5) / 1025
+"""Where quantiles are tabled."""
 
 
 def spectrum(law: FreeSum, delta: float, eps: float | None, eta: float) -> Spectrum:
@@ -20,8 +21,7 @@ def spectrum(law: FreeSum, delta: float, eps: float | None, eta: float) -> Spect
     edges = eta * (np.maximum(pieces[pieces[:, 1] > cut], cut) - shift)
     outliers = law.outliers(delta) if isinstance(law, Atoms) else np.empty(0)
     atom = 0.0 if eps is None else float(np.clip(1 - law.truncated(delta, eps).above, 0.0, 1.0))
-    levels = (np.arange(_LEVELS) + 0.5) / _LEVELS
-    values = eta * (np.maximum(law.quantiles(levels, delta), cut) - shift)
+    values = eta * (np.maximum(law.quantiles(LEVELS, delta), cut) - shift)
     order = np.argsort(nodes.x[kept])
     return Spectrum(
         eta * (nodes.x[kept][order] - shift),
@@ -29,7 +29,7 @@ def spectrum(law: FreeSum, delta: float, eps: float | None, eta: float) -> Spect
         atom,
         edges,
         eta * (outliers[outliers > cut] - shift),
-        levels,
+        LEVELS,
         values,
     )
 

@@ -43,7 +43,7 @@ def predict(
             f"predict(tol={tol!r}): tol must be > 0 and finite (it bounds a residual or an integral's error)."
         )
     check_question("predict", task, model, learner, seed)
-    _load_rules()
+    load_rules()
     prediction = find("predict", task, model, learner)(task, model, learner, Options(seed, tol, progress))
     progress(1.0)
     if throw and not prediction.status.finished:
@@ -52,12 +52,13 @@ def predict(
     return prediction
 
 
-def _load_rules() -> None:
+def load_rules() -> None:
     """Importing these modules fills the dispatch table."""
     import needlepoint.theory.bayes
     import needlepoint.theory.bayes_samples
     import needlepoint.theory.descent
     import needlepoint.theory.indexed
+    import needlepoint.theory.indexed_bayes
     import needlepoint.theory.location_flow
     import needlepoint.theory.population
     import needlepoint.theory.ridge

@@ -1,0 +1,33 @@
+"""The verb `compare`: prediction and measurements side by side, at the targets that were drawn where those matter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from needlepoint.core.comparison import Comparison, Realised, asked, side_by_side
+from needlepoint.core.dispatch import rules
+from needlepoint.core.results import Measurement, Prediction
+from needlepoint.numerics.precision import float64
+from needlepoint.theory.predicting import load_rules
+
+
+@float64
+def compare(prediction: Prediction, measurements: Measurement | Sequence[Measurement]) -> Comparison:
+    """Rows of predicted against measured for every metric and overlap that both have with an error.
+
+    Where the theory is a limit, a z-score at one d mostly measures the finite size; from three sizes on
+    `z_extrapolated` compares the prediction with a fit in 1/d. On the attention-indexed model every repeat draws its
+    own target: it is compared with what is predicted for that one.
+    """
+    prediction, found = asked(prediction, measurements)
+    return side_by_side(prediction, found, [_realised(prediction, m) for m in found])
+
+
+def _realised(prediction: Prediction, measurement: Measurement) -> Realised | None:
+    """Predictions for the targets that were drawn, where a rule says how."""
+    if measurement.spectrum is None or not measurement.values:
+        return None
+    load_rules()
+    key = ("realise", type(prediction.task), type(prediction.model), type(prediction.learner))
+    rule = rules().get(key)
+    return None if rule is None else rule(prediction, measurement)
