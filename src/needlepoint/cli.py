@@ -1,4 +1,4 @@
-"""The command line: `needlepoint predict | simulate | compare | sweep | study | reproduce | figures | cite`.
+"""The command line: `needlepoint predict | simulate | compare | thresholds | spectrum | sweep | study | ...`.
 
 Nothing heavy is imported before a command needs it: `--help` answers without jax or matplotlib.
 """
@@ -6,22 +6,38 @@ Nothing heavy is imported before a command needs it: `--help` answers without ja
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from needlepoint.cli_indexed import spectrum, thresholds
+from needlepoint.cli_options import (
+    BAD_INPUT,
+    NOT_CONVERGED,
+    AsJson,
+    At,
+    Changes,
+    Learner,
+    Model,
+    Picture,
+    Repeats,
+    Samples,
+    Seed,
+    SpecFile,
+    Task,
+    check_target,
+    progress_bar,
+    read_specs,
+)
 from needlepoint.cli_studies import Address, How, Memory, Workers, interruptible, study_app, sweep
 from needlepoint.core.errors import InvalidParameter, NeedlepointError, NotConverged, one_line
 from needlepoint.core.jsonio import dumps
 
 if TYPE_CHECKING:
-    from needlepoint.core.results import Result
-    from needlepoint.core.specs import Spec
+    from needlepoint.core.results import Measurement, Result
 
-BAD_INPUT, NOT_CONVERGED = 2, 3
 _MEMORY = "this needs more memory than there is; take a smaller d, length, batch or number of runs."
 
 app = typer.Typer(
@@ -32,17 +48,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
-Task = Annotated[str | None, typer.Option(help='As in Python: "SpikedSLR(tokens=10, snr=200, relevant_std=sqrt(0.5))"')]
-Model = Annotated[str | None, typer.Option(help='"KeyValueAttention(Erf(scale=0.1), unit_norm=True)"; none for Bayes')]
-Learner = Annotated[str | None, typer.Option(help='"Population()", "BayesOptimal(d=20)", "ProjectedDescent(...)"')]
-SpecFile = Annotated[Path | None, typer.Option("--spec", help="TOML or JSON file with task, model, learner")]
-Changes = Annotated[list[str] | None, typer.Option("--set", help="Change a field: learner.lr=0.001 (repeatable)")]
-Seed = Annotated[int, typer.Option(help="Seed of what is random", min=0, max=2**63 - 1)]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output")]
-Repeats = Annotated[int, typer.Option(help="Independent repeats")]
-Samples = Annotated[int, typer.Option(help="Test sequences a repeat")]
-At = Annotated[str | None, typer.Option("--overlaps", help='Weights to measure at: "Overlaps(key=1, value=1)"')]
 
 
 def main() -> None:
@@ -81,41 +86,22 @@ def _fail(sentence: str, code: int) -> int:
     return code
 
 
-def _specs(
-    task: str | None, model: str | None, learner: str | None, spec: Path | None, changes: list[str] | None
-) -> tuple[Spec, Spec | None, Spec]:
-    import needlepoint.vocabulary  # noqa: F401
-    from needlepoint.core.parsing import combine, read_spec_file
-
-    document = read_spec_file(spec) if spec is not None else {}
-    parts = combine(document, {"task": task, "model": model, "learner": learner}, changes or [])
-    for name in ("task", "learner"):
-        if parts[name] is None:
-            raise InvalidParameter(f"--{name} is missing (or a --spec file that has it).")
-    return parts["task"], parts["model"], parts["learner"]  # pyright: ignore[reportReturnType]
-
-
-@contextmanager
-def _progress(text: str) -> Iterator[Any]:
-    """A bar on standard error where that is a terminal; a function from the fraction done."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        row = bar.add_task(text, total=1.0)
-
-        def update(fraction: float, description: str | None = None) -> None:
-            bar.update(row, completed=fraction, description=description or text)
-
-        yield update
-
-
-def _show(result: Result, as_json: bool) -> None:
+def _show(result: Result, plot: Path | None, as_json: bool) -> None:
     print(dumps(result.to_json()) if as_json else result)
+    _draw(result, (), plot, as_json)
     if not result.status.ok:
         raise typer.Exit(NOT_CONVERGED)
+
+
+def _draw(result: Result, measurements: Sequence[Measurement], path: Path | None, as_json: bool) -> None:
+    """The picture, after the numbers are out: these are not lost if it cannot be written."""
+    if path is None:
+        return
+    from needlepoint.plotting.results import plot_result
+
+    plot_result(result, measurements, path=path)
+    if not as_json:
+        print(path)
 
 
 @app.command()
@@ -126,15 +112,17 @@ def predict(
     spec: SpecFile = None,
     changes: Changes = None,
     seed: Seed = 0,
+    plot: Picture = None,
     as_json: AsJson = False,
 ) -> None:
     """The answer of the theory, with its numerical error."""
-    specs = _specs(task, model, learner, spec, changes)
+    check_target(plot)
+    specs = read_specs(task, model, learner, spec, changes)
     import needlepoint as ndl
 
-    with _progress("predict") as update:
+    with progress_bar("predict") as update:
         result = ndl.predict(*specs, seed=seed, throw=False, progress=update)
-    _show(result, as_json)
+    _show(result, plot, as_json)
 
 
 @app.command()
@@ -149,16 +137,18 @@ def simulate(
     samples: Samples = 20_000,
     overlaps: At = None,
     seed: Seed = 0,
+    plot: Picture = None,
     as_json: AsJson = False,
 ) -> None:
     """The same answer by sampling and training with d-dimensional vectors."""
-    specs = _specs(task, model, learner, spec, changes)
+    check_target(plot)
+    specs = read_specs(task, model, learner, spec, changes)
     import needlepoint as ndl
 
     options: dict[str, Any] = {"repeats": repeats, "samples": samples, "seed": seed, "overlaps": _overlaps(overlaps)}
-    with _progress("simulate") as update:
+    with progress_bar("simulate") as update:
         result = ndl.simulate(*specs, d=d, progress=update, **options)
-    _show(result, as_json)
+    _show(result, plot, as_json)
 
 
 @app.command()
@@ -172,23 +162,26 @@ def compare(
     repeats: Repeats = 16,
     samples: Samples = 20_000,
     seed: Seed = 0,
+    plot: Picture = None,
     as_json: AsJson = False,
 ) -> None:
     """Theory and simulation side by side, with z-scores."""
-    specs = _specs(task, model, learner, spec, changes)
+    check_target(plot)
+    specs = read_specs(task, model, learner, spec, changes)
     import needlepoint as ndl
 
-    with _progress("predict") as update:
+    with progress_bar("predict") as update:
         prediction = ndl.predict(*specs, seed=seed, throw=False, progress=update)
     if not prediction.status.ok:
         print(dumps({"prediction": prediction, "measurements": [], "comparison": None}) if as_json else prediction)
+        _draw(prediction, (), plot, as_json)
         raise typer.Exit(NOT_CONVERGED)
     resolved = prediction.resolved or specs
     found = prediction.overlaps if type(specs[2]).__name__ == "Population" else None
     chosen = found if isinstance(found, ndl.Overlaps) else None
     measurements = []
     for size in d:
-        with _progress(f"simulate d={size}") as update:
+        with progress_bar(f"simulate d={size}") as update:
             measurements.append(
                 ndl.simulate(
                     *resolved,
@@ -205,6 +198,7 @@ def compare(
         print(dumps({"prediction": prediction, "measurements": measurements, "comparison": comparison}))
     else:
         print(comparison)
+    _draw(prediction, measurements, plot, as_json)
     if not all(m.status.ok for m in measurements):
         raise typer.Exit(NOT_CONVERGED)
 
@@ -267,7 +261,7 @@ def reproduce(
     with interruptible(out / "points.sqlite"), Store(out / "points.sqlite") as store, started(chosen):
         for i, one in enumerate(wanted):
             head = f"[{i + 1}/{len(wanted)}] {one.id}"
-            with _progress(head) as update:
+            with progress_bar(head) as update:
 
                 def say(text: str, fraction: float, head: str = head, update: Any = update) -> None:
                     update(fraction, f"{head}: {text}")
@@ -306,6 +300,8 @@ def cite(
     print(dumps({"bibtex": text}) if as_json else text)
 
 
+app.command()(thresholds)
+app.command()(spectrum)
 app.command()(sweep)
 app.add_typer(study_app, name="study")
 

@@ -1,0 +1,85 @@
+"""What the commands share: their options, the specs these spell, a bar of progress and files to write."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from needlepoint.core.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from needlepoint.core.specs import Spec
+
+BAD_INPUT, NOT_CONVERGED = 2, 3
+PICTURES = (".png", ".pdf", ".svg")
+
+Task = Annotated[str | None, typer.Option(help='As in Python: "SpikedSLR(tokens=10, snr=200, relevant_std=sqrt(0.5))"')]
+Model = Annotated[str | None, typer.Option(help='"KeyValueAttention(Erf(scale=0.1), unit_norm=True)"; none for Bayes')]
+Learner = Annotated[str | None, typer.Option(help='"Population()", "BayesOptimal(d=20)", "ProjectedDescent(...)"')]
+SpecFile = Annotated[Path | None, typer.Option("--spec", help="TOML or JSON file with task, model, learner")]
+Changes = Annotated[list[str] | None, typer.Option("--set", help="Change a field: learner.lr=0.001 (repeatable)")]
+Seed = Annotated[int, typer.Option(help="Seed of what is random", min=0, max=2**63 - 1)]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output")]
+Repeats = Annotated[int, typer.Option(help="Independent repeats")]
+Samples = Annotated[int, typer.Option(help="Test sequences a repeat")]
+At = Annotated[str | None, typer.Option("--overlaps", help='Weights to measure at: "Overlaps(key=1, value=1)"')]
+Picture = Annotated[Path | None, typer.Option("--plot", help="Draw the result: a .png, .pdf or .svg file")]
+
+
+def read_specs(
+    task: str | None,
+    model: str | None,
+    learner: str | None,
+    spec: Path | None,
+    changes: list[str] | None,
+    *,
+    needed: Sequence[str] = ("task", "learner"),
+) -> tuple[Any, Spec | None, Any]:
+    """Task, model and learner from options over a file, of which those `needed` must be there."""
+    import needlepoint.vocabulary  # noqa: F401
+    from needlepoint.core.parsing import combine, read_spec_file
+
+    document = read_spec_file(spec) if spec is not None else {}
+    parts = combine(document, {"task": task, "model": model, "learner": learner}, changes or [])
+    for name in needed:
+        if parts[name] is None:
+            raise InvalidParameter(f"--{name} is missing (or a --spec file that has it).")
+    return parts["task"], parts["model"], parts["learner"]
+
+
+@contextmanager
+def progress_bar(text: str) -> Iterator[Any]:
+    """A bar on standard error where that is a terminal; a function from the fraction done."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        row = bar.add_task(text, total=1.0)
+
+        def update(fraction: float, description: str | None = None) -> None:
+            bar.update(row, completed=fraction, description=description or text)
+
+        yield update
+
+
+def check_target(path: Path | None, kinds: Sequence[str] = PICTURES) -> None:
+    """Refuse, before anything is computed, a file that could not be written."""
+    if path is None:
+        return
+    folder = path.absolute().parent
+    if path.suffix.lower() not in kinds:
+        ends = kinds[0] if len(kinds) == 1 else f"one of {', '.join(kinds)}"
+        raise InvalidParameter(f"cannot write {path}: the name must end in {ends}.")
+    if not folder.is_dir():
+        raise InvalidParameter(f"cannot write {path}: there is no folder {folder}.")
+    if path.is_dir():
+        raise InvalidParameter(f"cannot write {path}: it is a folder.")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise InvalidParameter(f"cannot write {path}: writing there is not permitted.")

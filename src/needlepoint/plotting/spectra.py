@@ -1,0 +1,266 @@
+"""Spectra of a learned matrix: the predicted density with its atom at zero, over a histogram of trained eigenvalues."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+
+from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.spectra import Spectrum
+from needlepoint.plotting.style import COLOURS, THEORY, panels, styled
+
+ZERO = 1e-3
+"""Trained eigenvalues below this part of the largest one count as zero."""
+
+ROOM = 0.76
+"""The part of the height that densities fill; above it stands the share at zero."""
+
+XLABEL = "eigenvalue of the learned matrix"
+_PALE = "#f0c9ae"  # bars of trained eigenvalues, light enough for a line on top
+_BINS = 90
+
+
+@dataclass(frozen=True, eq=False)
+class SpectrumPanel:
+    """A predicted law, trained `eigenvalues` of any shape, or both.
+
+    `zeros` is the share of the trained ones that are zero (counted with `ZERO` if None); `limits` the ends of the
+    axis, for a spectrum whose largest eigenvalues would squeeze the rest.
+    """
+
+    title: str
+    spectrum: Spectrum | None
+    eigenvalues: Any = None
+    zeros: float | None = None
+    limits: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.spectrum is None and self.eigenvalues is None:
+            raise InvalidParameter(f"SpectrumPanel({self.title!r}): give a spectrum, eigenvalues or both.")
+
+
+@styled
+def spectrum_panels(
+    shown: Sequence[SpectrumPanel],
+    *,
+    columns: int = 3,
+    width: float = 3.3,
+    height: float = 2.6,
+    xlabel: str = XLABEL,
+    trained: str = "trained",
+) -> Figure:
+    """Panels in rows of `columns`, each `width` x `height` inches, with one legend above."""
+    if not shown:
+        raise InvalidParameter("spectrum_panels([]): there is nothing to draw.")
+    columns = min(columns, len(shown))
+    rows = math.ceil(len(shown) / columns)
+    figure, axes = panels(rows, columns, max(3.4, width * columns), height * rows + 0.35)
+    named: dict[str, Any] = {}
+    for i, axis in enumerate(axes.flat):
+        if i >= len(shown):
+            axis.set_axis_off()
+            continue
+        named |= draw_spectrum(axis, shown[i], trained=trained)
+        axis.set_ylabel("density" if i % columns == 0 else "")
+    figure.supxlabel(xlabel, fontsize="medium")
+    figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=4)
+    return figure
+
+
+def draw_spectrum(axis: Any, panel: SpectrumPanel, *, trained: str = "trained") -> dict[str, Any]:
+    """One panel; returns what belongs in a legend."""
+    law, named = panel.spectrum, {}
+    values, zeros = _apart(panel)
+    top = 0.0
+    if len(values):
+        heights, ends = histogram(panel)
+        axis.stairs(heights, ends, fill=True, color=_PALE, zorder=2)
+        axis.stairs(heights, ends, color=COLOURS[1], linewidth=0.5, alpha=0.7, zorder=2)
+        named[trained] = Patch(facecolor=_PALE, edgecolor=COLOURS[1], linewidth=0.5)
+        top = float(heights.max())
+    peak = None
+    if law is not None:
+        x, y = curve(law)
+        if not len(values):
+            axis.fill_between(x, y, color=COLOURS[0], alpha=0.14, linewidth=0, zorder=3)
+        (line,) = axis.plot(x, y, color=COLOURS[0], linewidth=1.5, zorder=4)
+        line.set_clip_path(Rectangle((0, 0), 1, 1.02 * ROOM, transform=axis.transAxes))
+        named = {THEORY: Line2D([], [], color=COLOURS[0]), **named}
+        if len(law.x):
+            level = _level(law)
+            highest = float(np.nanmax(y))
+            top = min(max(highest, top), level)
+            peak = (float(x[np.nanargmax(y)]), highest) if highest > top else None
+        if law.edges.size:  # an empty line that is not clipped would be laid out at the corner of the figure
+            axis.plot(law.edges.ravel(), np.zeros(law.edges.size), "|", color=COLOURS[0], markersize=7, clip_on=False)
+        named |= _outliers(axis, law, values)
+    axis.set_ylim(0, (top or 1.0) / ROOM)
+    low, high = _range(panel, values)
+    axis.set_xlim(*(panel.limits or (low - 0.04 * (high - low), high + 0.04 * (high - low))))
+    if peak is not None:
+        axis.annotate(
+            f"↑ {peak[1]:.3g}",
+            (peak[0], ROOM),
+            xycoords=axis.get_xaxis_transform(),
+            xytext=(5, -2),
+            textcoords="offset points",
+            va="top",
+            fontsize=7.5,
+            color=COLOURS[0],
+        )
+    _atom(axis, panel, zeros)
+    axis.set_title(panel.title)
+    return named
+
+
+def curve(law: Spectrum) -> tuple[np.ndarray, np.ndarray]:
+    """The density as a line that breaks between pieces (NaN) and comes down to zero at every edge; where the law is
+    cut at zero it starts at the height of the cut."""
+    x: list[float] = []
+    y: list[float] = []
+    for low, high in law.edges:
+        inside = (law.x >= low) & (law.x <= high)
+        if not inside.any():
+            continue
+        start = 0.0
+        if low == 0 and law.atom > 0:
+            near, heights = law.x[inside][:2], law.density[inside][:2]
+            slope = float(np.diff(heights)[0] / np.diff(near)[0]) if len(near) > 1 else 0.0
+            start = max(0.0, float(heights[0] - slope * near[0]))
+        x += [low, *law.x[inside], high, math.nan]
+        y += [start, *law.density[inside], 0.0, math.nan]
+    return np.array(x or [math.nan]), np.array(y or [math.nan])
+
+
+def histogram(panel: SpectrumPanel) -> tuple[np.ndarray, np.ndarray]:
+    """Heights and ends of the bars of the eigenvalues that are not zero; their area is the share of these."""
+    values, zeros = _apart(panel)
+    low, high = float(values.min()), float(values.max())
+    low = min(low, 0.0) if low >= -ZERO * high else low
+    quarter = float(np.subtract(*np.quantile(values, [0.75, 0.25])))
+    wanted = 2 * quarter / len(values) ** (1 / 3)
+    if panel.spectrum is not None:  # narrow pieces of the law get bars that can show them
+        pieces = panel.spectrum.edges
+        mass = [np.sum((values >= a) & (values <= b)) for a, b in pieces]
+        wanted = min([wanted, *((b - a) / 4 for (a, b), n in zip(pieces, mass, strict=True) if n > 0.05 * len(values))])
+    span = high - low
+    if span <= 1e-9 * max(abs(high), abs(low)):  # one value: a bar needs a width
+        low, high, span, wanted = low - 0.5, high + 0.5, 1.0, 0.1
+    bins = int(np.clip(math.ceil(span / wanted) if wanted > 0 else _BINS, 12, _BINS))
+    counts, ends = np.histogram(values, bins=bins, range=(low, high))
+    return counts / counts.sum() * (1 - (zeros or 0.0)) / np.diff(ends), ends
+
+
+def _apart(panel: SpectrumPanel) -> tuple[np.ndarray, float | None]:
+    """The trained eigenvalues that are not zero, and the share of those that are (None if there is no such class)."""
+    if panel.eigenvalues is None:
+        return np.empty(0), None
+    every = np.atleast_2d(np.asarray(panel.eigenvalues, dtype=float))
+    every = every[np.isfinite(every).all(axis=1)]  # repeats that diverged have none
+    if not every.size:
+        return np.empty(0), None
+    sizes = np.abs(every)
+    if panel.zeros is None:
+        small = sizes <= ZERO * sizes.max(axis=1, keepdims=True)
+    else:
+        small = np.argsort(np.argsort(sizes, axis=None)).reshape(sizes.shape) < round(panel.zeros * sizes.size)
+    share = float(small.mean())
+    law = panel.spectrum
+    by_chance = share < 0.005 if law is None else law.atom == 0
+    return (every.ravel(), None) if by_chance else (every[~small], share)
+
+
+def _level(law: Spectrum) -> float:
+    """How high the axis reaches: divergences at narrow edges, on a tenth of the support, do not set it."""
+    length, height = [], []
+    for low, high in law.edges:
+        inside = (law.x >= low) & (law.x <= high)
+        places = np.r_[low, law.x[inside], high]
+        length += list((places[2:] - places[:-2]) / 2)
+        height += list(law.density[inside])
+    order = np.argsort(height)
+    share = np.cumsum(np.array(length)[order])
+    at = min(int(np.searchsorted(share, 0.9 * share[-1])), len(order) - 1)
+    return 2.5 * float(np.array(height)[order][at])
+
+
+def _range(panel: SpectrumPanel, values: np.ndarray) -> tuple[float, float]:
+    law = panel.spectrum
+    ends = [values.min(), values.max()] if len(values) else []
+    if law is not None:
+        ends += [*law.edges.ravel(), *law.outliers]
+    if law is None or law.atom > 0 or not ends:
+        ends += [0.0]
+    low, high = float(min(ends)), float(max(ends))
+    return (low, high) if high > low else (low - 0.1, low + 1.0)
+
+
+def _outliers(axis: Any, law: Spectrum, values: np.ndarray) -> dict[str, Any]:
+    """Single eigenvalues: a tick for each predicted one, a dot for each trained one outside the support."""
+    named: dict[str, Any] = {}
+    foot = axis.get_xaxis_transform()
+    if len(law.outliers):
+        axis.vlines(law.outliers, 0, 0.16, color=COLOURS[0], linewidth=1.4, transform=foot, zorder=4)
+        axis.plot(law.outliers, np.full(len(law.outliers), 0.16), "v", color=COLOURS[0], markersize=5, transform=foot)
+        named["predicted outlier"] = Line2D([], [], color=COLOURS[0], marker="v", linestyle="none", markersize=5)
+        away = np.min([np.maximum(a - values, values - b) for a, b in law.edges], axis=0) if len(law.edges) else values
+        outside = values[away > 0.05 * float(np.ptp(law.edges))] if len(values) and len(law.edges) else values
+        if len(outside):
+            look = {"color": COLOURS[1], "markersize": 4, "markerfacecolor": "white", "markeredgewidth": 0.8}
+            axis.plot(outside, np.full(len(outside), 0.05), "o", transform=foot, zorder=5, **look)
+            named["trained, outside"] = Line2D([], [], marker="o", linestyle="none", **look)  # pyright: ignore[reportArgumentType]
+    return named
+
+
+def _atom(axis: Any, panel: SpectrumPanel, zeros: float | None) -> None:
+    """Stems at zero whose heights are shares (the full height of densities is all eigenvalues), and the numbers."""
+    atom = 0.0 if panel.spectrum is None else panel.spectrum.atom
+    if atom == 0 and zeros is None:
+        return
+    across = axis.get_xaxis_transform()
+    look = {"color": COLOURS[0], "markersize": 6.0}
+    if panel.spectrum is not None:
+        axis.vlines(0, 0, ROOM * atom, transform=across, color=COLOURS[0], linewidth=2.6, zorder=6)
+        axis.plot(0, ROOM * atom, "o", transform=across, zorder=6, **look)
+    if zeros is not None:
+        if panel.spectrum is None:
+            axis.vlines(0, 0, ROOM * zeros, transform=across, color=COLOURS[1], linewidth=2.6, zorder=6)
+        look = {"color": COLOURS[1], "markersize": 9.0, "markerfacecolor": "none", "markeredgewidth": 1.5}
+        axis.plot(0, ROOM * zeros, "o", transform=across, zorder=7, **look)
+    left, right = axis.get_xlim()
+    at = (0 - left) / (right - left)
+    axis.annotate(
+        _share_label(panel, atom, zeros),
+        (0, 0.97),
+        xycoords=across,
+        xytext=(-4 if at < 0.25 else 0, 0),
+        textcoords="offset points",
+        ha="left" if at < 0.25 else "center",
+        va="top",
+        fontsize=8,
+        zorder=8,
+    )
+
+
+def _share_label(panel: SpectrumPanel, atom: float, zeros: float | None) -> str:
+    if panel.spectrum is None:
+        return f"{_percent(zeros or 0.0)} at zero"
+    if zeros is None:
+        return f"{_percent(atom)} at zero"
+    # what training cannot tell from zero is said of the theory too
+    small = ZERO * float(np.max(np.abs(panel.eigenvalues)))
+    below = float(np.interp(small, panel.spectrum.values, panel.spectrum.levels))
+    also = f", {_percent(below)} below {small:.1g}\n" if below > atom + 0.01 else ""
+    return f"{_percent(atom)} at zero{also or ' '}(trained {_percent(zeros)})"
+
+
+def _percent(share: float) -> str:
+    """Whole per cents, but for shares so near 0 or 1 that these would say nothing."""
+    return f"{100 * share:.{0 if 0.01 <= share <= 0.99 or share in (0, 1) else 1}f} %"
