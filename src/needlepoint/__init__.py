@@ -83,6 +83,10 @@ if TYPE_CHECKING:
     from needlepoint.theory.population import key_landscape as key_landscape
     from needlepoint.theory.population_risk import excess_risk as excess_risk
     from needlepoint.theory.population_risk import population_risk as population_risk
+    from needlepoint.theory.power_laws import Directions as Directions
+    from needlepoint.theory.power_laws import Exponents as Exponents
+    from needlepoint.theory.power_laws import learning_exponents as learning_exponents
+    from needlepoint.theory.power_laws import recovered_directions as recovered_directions
     from needlepoint.theory.predicting import predict as predict
     from needlepoint.theory.thresholds import Thresholds as Thresholds
     from needlepoint.theory.thresholds import thresholds as thresholds
@@ -134,6 +138,7 @@ _HOMES = {
     ),
     "theory.population": ("key_landscape",),
     "theory.population_risk": ("excess_risk", "population_risk"),
+    "theory.power_laws": ("Directions", "Exponents", "learning_exponents", "recovered_directions"),
     "theory.predicting": ("predict",),
     "theory.thresholds": ("Thresholds", "thresholds"),
 }

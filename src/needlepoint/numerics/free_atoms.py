@@ -96,23 +96,32 @@ class Atoms(FreeSum):
         with np.errstate(divide="ignore", invalid="ignore"):
             for _ in range(_HEIGHTS):
                 f, f2 = self._spread(u, square)
-                step = np.where(np.isfinite(f), (t - 1 / f) * f * f / f2, 0.0)
-                square = square + np.where(f * t > 1, step, 0.0)
+                step = np.where(np.isfinite(f) & (f * t > 1), (t - 1 / f) * f * f / f2, 0.0)
+                square = square + step
+                if np.all(step <= 1e-16 * square):
+                    break
         return square
 
     def _on_the_curve(self, x: np.ndarray, delta: np.ndarray) -> Complex:
-        """By halving: the curve v(u) and x(u) on it are unique, and x(u) rises."""
+        """Between bounds: the curve v(u) and x(u) on it are unique, and x(u) rises. Secants, and every third time
+        the middle."""
         t, low, high = delta * delta, x - delta, x + delta
-        for _ in range(_HALVINGS):
-            u = (low + high) / 2
-            square = self._height(u, t)
-            away = u[:, None] - self.s
+        below, above = -np.ones_like(x), np.ones_like(x)
+        narrow = 4 * np.spacing(np.abs(x) + delta)
+        u, square = x, x
+        for i in range(3 * _HALVINGS):
             with np.errstate(divide="ignore", invalid="ignore"):
-                at = u + t * ((away / (away**2 + square[:, None])) @ self.a)
-            right = at > x
+                secant = high - above * (high - low) / (above - below)
+                u = np.where((secant > low) & (secant < high) & (i % 3 < 2), secant, (low + high) / 2)
+                square = self._height(u, t)
+                away = u[:, None] - self.s
+                gap = u + t * ((away / (away**2 + square[:, None])) @ self.a) - x
+            right = gap > 0
             low, high = np.where(right, low, u), np.where(right, u, high)
-        u = (low + high) / 2
-        return u + 1j * np.sqrt(self._height(u, t))
+            below, above = np.where(right, below, gap), np.where(right, gap, above)
+            if np.all((high - low <= narrow) | (np.abs(gap) <= narrow)):
+                break
+        return u + 1j * np.sqrt(square)
 
     def resolvent(self, x: np.ndarray | float, delta: np.ndarray | float) -> Complex:
         return self._sums(self.subordinate(x, delta))[0]

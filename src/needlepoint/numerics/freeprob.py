@@ -18,6 +18,7 @@ from scipy import interpolate
 Complex: TypeAlias = Any  # an array; the types of numpy lose track of complex ones
 
 _CLUSTERED = 48  # Gauss nodes a panel of the support
+_MOST = 2000  # nodes, where there are so many panels that fewer each are enough
 _GRADES = 10  # panels on each side of what is almost a cusp, each four times the last
 _TABLE = 129  # points a panel where the distribution function is tabled
 
@@ -87,14 +88,15 @@ class FreeSum(abc.ABC):
 
     def nodes(self, delta: float, more: Sequence[float] = ()) -> Nodes:
         """Gauss nodes on every panel, clustered at its ends like the arcsine law."""
-        x, dx = _clustered(self.panels(delta, more), *_arc_nodes(_CLUSTERED))
+        panels = self.panels(delta, more)
+        x, dx = _clustered(panels, *_arc_nodes(int(np.clip(_MOST // len(panels), 8, _CLUSTERED))))
         return Nodes(x.ravel(), dx.ravel(), self.density(x.ravel(), delta))
 
     def quantiles(self, p: np.ndarray, delta: float) -> np.ndarray:
         """Where the distribution function reaches p: the density is a spline on every panel, and integrated."""
         panels = self.panels(delta)
-        angle = np.linspace(0.0, np.pi, _TABLE)
-        x, dx = _clustered(panels, angle, np.ones(_TABLE))
+        angle = np.linspace(0.0, np.pi, int(np.clip(2 * _MOST // len(panels), 17, _TABLE)))
+        x, dx = _clustered(panels, angle, np.ones(angle.size))
         mass = interpolate.CubicSpline(angle, self.density(x.ravel(), delta).reshape(x.shape) * dx, axis=1)
         F = mass.antiderivative()(angle)  # (panels, table), from 0 in every panel
         ends = np.cumsum(F[:, -1])

@@ -100,6 +100,10 @@ class Eigenvalues(Target):
     def rank(self) -> float:
         return float(self._law.a[self._law.s > 0].sum())
 
+    def eigenvalues(self) -> np.ndarray:
+        """The different ones."""
+        return np.array(self.values)
+
     def draw(self, rng: np.random.Generator, d: int) -> np.ndarray:
         """As many of each as its weight asks for, one of each weight zero; what is left over goes to the largest
         remainders."""
@@ -125,8 +129,7 @@ class PowerLaw(Target):
     def _law(self) -> Atoms:
         from needlepoint.numerics.free_atoms import Atoms
 
-        i = np.arange(1, self.d + 1)
-        s = math.sqrt(self.d) * i ** (-self.exponent)
+        s = self.eigenvalues()
         if self.d <= _EXACT + _BINS:
             return Atoms(s)
         # the small ones in geometric bins that keep their mean square
@@ -143,7 +146,11 @@ class PowerLaw(Target):
     def rank(self) -> float:
         return 1.0
 
+    def eigenvalues(self) -> np.ndarray:
+        """All of them, largest first."""
+        return math.sqrt(self.d) * np.arange(1, self.d + 1) ** (-self.exponent)
+
     def draw(self, rng: np.random.Generator, d: int) -> np.ndarray:
         if d != self.d:
             raise InvalidParameter(f"{self!r} has {self.d} eigenvalues; simulate needs d={self.d}, got d={d}.")
-        return np.sort(math.sqrt(d) * np.arange(1, d + 1) ** (-self.exponent))
+        return self.eigenvalues()[::-1]

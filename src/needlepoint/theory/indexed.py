@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from scipy import optimize
+from threadpoolctl import threadpool_limits
 
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter, NoTheory
@@ -46,6 +47,7 @@ _PENALTIES = (1e-4, 30.0)  # between which it is sought
 
 @rule("predict", AttentionIndexed, TiedAttention, Ridge)
 @rule("predict", AttentionIndexed, DirectAttention, Ridge)
+@threadpool_limits.wrap(limits=1, user_api="blas")  # its sums are small, and slower with more threads
 def predict_indexed(task: AttentionIndexed, model: Model, learner: Ridge, options: Options) -> Prediction:
     """The fixed point as errors, overlaps and a spectrum; a note says what makes it doubtful."""
     if isinstance(learner.lam, tuple):
@@ -60,6 +62,7 @@ def predict_indexed(task: AttentionIndexed, model: Model, learner: Ridge, option
 
 @rule("realise", AttentionIndexed, TiedAttention, Ridge)
 @rule("realise", AttentionIndexed, DirectAttention, Ridge)
+@threadpool_limits.wrap(limits=1, user_api="blas")  # its sums are small, and slower with more threads
 def realise_indexed(prediction: Prediction, measurement: Measurement) -> dict[str, np.ndarray]:
     """What is predicted for every repeat: at the eigenvalues of its target, and its number of sequences over d^2."""
     task, model, learner = prediction.resolved or (prediction.task, prediction.model, prediction.learner)

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 from scipy import optimize
+from threadpoolctl import threadpool_limits
 
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter
@@ -25,6 +26,7 @@ _WIDEST = 1e12  # of the noise, over the mean square of the target
 
 
 @rule("predict", AttentionIndexed, None, BayesOptimal)
+@threadpool_limits.wrap(limits=1, user_api="blas")  # its sums are small, and slower with more threads
 def predict_bayes(task: AttentionIndexed, model: None, learner: BayesOptimal, options: Options) -> Prediction:
     """The posterior mean of S0, and of the labels of a fresh sequence."""
     if learner.d is not None:

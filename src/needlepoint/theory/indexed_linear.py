@@ -12,12 +12,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import elementwise
 
+from needlepoint.numerics.free_atoms import Atoms
 from needlepoint.numerics.freeprob import FreeSum, Truncated
 
 _SMALLEST, _LARGEST = 1e-9, 1e9  # of delta
 _STEPS = 100
-_RAYS = 17  # that the best one is looked for between
-_SETTLED = 1e-14
+_RAYS = 9  # that the best one is looked for between
+_NEAR = 2e-10
+_SETTLED = 1e-12  # of the logarithm of delta
+
+
+_SEMICIRCLE = Atoms([0.0])
+_BEYOND = 1e-7  # the first ray that is tried, above the last one without a root
 
 
 class Cut(NamedTuple):
@@ -36,16 +42,20 @@ class Cut(NamedTuple):
         return 4 * a - self.at.d1 / self.delta
 
 
-def on_ray(law: FreeSum, t: Any, a: Any, Q: Any) -> Cut:
+def on_ray(law: FreeSum, t: Any, a: Any, Q: Any, near: np.ndarray | None = None) -> Cut:
     r"""The one root of eq:indexed-ray on the ray $\epsilon = t\delta$: Newton's method in the logarithm, safeguarded.
 
     The left side falls from $Q - Q_0 \ge 0$. Where it stays positive ($2a$ below the truncated variance of a
-    semicircle) or is never positive (nothing is left to learn), the end of the range of delta is returned.
+    semicircle) or is never positive (nothing is left to learn), the end of the range of delta is returned. `near` is
+    a delta to begin with.
     """
     t, a, Q = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (t, a, Q)))
     low, high = np.full(t.shape, np.log(_SMALLEST)), np.full(t.shape, np.log(_LARGEST))
     x = np.log(Q / (2 * a)) / 2  # where all is cut off
+    if near is not None and np.shape(near) == x.shape:
+        x = np.log(near)
     cut = Cut(x, x, law.truncated(1.0, 0.0))
+    last = np.full(t.shape, np.inf)
     for _ in range(_STEPS):
         delta = np.exp(x)
         cut = Cut(delta, t * delta, law.truncated(delta, t * delta))
@@ -55,10 +65,35 @@ def on_ray(law: FreeSum, t: Any, a: Any, Q: Any) -> Cut:
         with np.errstate(divide="ignore", invalid="ignore"):
             new = x - value / slope
         new = np.where((new > low) & (new < high), new, (low + high) / 2)
-        if np.all(np.abs(new - x) <= _SETTLED):
+        step = np.abs(new - x)
+        # small steps that shrink no more are rounding, and those of Newton's method itself are what is left
+        if np.all((step <= _SETTLED) | ((step < _NEAR) & ((step >= last) | (step < last / 100)))):
             return cut
-        x = new
+        x, last = new, step
     return cut
+
+
+def _first_ray(a: np.ndarray) -> np.ndarray:
+    r"""Rays below this have no root: $\int(u - t)_+^2$ over a semicircle is $2a$ there."""
+
+    def gap(t: Any, a: Any) -> Any:
+        return _SEMICIRCLE.truncated(1.0, t).J - 2 * a
+
+    none = gap(0.0, a) > 0
+    found = elementwise.find_root(gap, (np.zeros(a.shape), np.full(a.shape, 2.0)), args=(np.where(none, a, 0.125),))
+    return np.where(none, found.x + _BEYOND, 0.0)
+
+
+class _Rays:
+    """Cuts along rays that are sought one after the other, each from the last."""
+
+    def __init__(self, law: FreeSum) -> None:
+        self.law, self.delta = law, None
+
+    def __call__(self, t: Any, a: Any, Q: Any) -> Cut:
+        cut = on_ray(self.law, t, a, Q, self.delta)
+        self.delta = cut.delta
+        return cut
 
 
 def penalised(law: FreeSum, a: Any, Q: Any, penalty: Any) -> Cut:
@@ -66,16 +101,18 @@ def penalised(law: FreeSum, a: Any, Q: Any, penalty: Any) -> Cut:
     rises where it is positive, and is sought there."""
     a, Q, penalty = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (a, Q, penalty)))
 
+    rays = _Rays(law)
+
     def gap(t: Any, a: Any, Q: Any, penalty: Any) -> Any:
-        cut = on_ray(law, t, a, Q)
+        cut = rays(t, a, Q)
         return np.log(np.maximum(cut.eps * cut.stiffness(a), 1e-300)) - np.log(penalty)
 
     # on rays beyond the whole spectrum the penalty is 4 a eps
     high = penalty / np.sqrt(8 * a * Q)
     while np.any(short := gap(high, a, Q, penalty) < 0):
         high = np.where(short, 2 * high + 1, high)
-    found = elementwise.find_root(gap, (0.0 * high, high), args=(a, Q, penalty))
-    return on_ray(law, found.x, a, Q)
+    found = elementwise.find_root(gap, (np.minimum(_first_ray(a), high), high), args=(a, Q, penalty))
+    return rays(found.x, a, Q)
 
 
 def unpenalised(law: FreeSum, a: Any, Q: Any) -> Cut:
@@ -83,15 +120,18 @@ def unpenalised(law: FreeSum, a: Any, Q: Any) -> Cut:
     fewer equations than it takes to determine the matrix (the training error vanishes), otherwise $\epsilon = 0$."""
     a, Q = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (a, Q)))
 
-    def stiffness(t: Any, a: Any, Q: Any) -> Any:
-        return on_ray(law, t, a, Q).stiffness(a)
+    rays = _Rays(law)
 
-    free = stiffness(np.zeros(a.shape), a, Q) < 0
-    high = np.where(free, 1.0, 0.0)
+    def stiffness(t: Any, a: Any, Q: Any) -> Any:
+        return rays(t, a, Q).stiffness(a)
+
+    low = _first_ray(a)
+    free = stiffness(low, a, Q) < 0
+    high = np.where(free, low + 1.0, low)
     while np.any(short := free & (stiffness(high, a, Q) < 0)):
         high = np.where(short, 2 * high, high)
-    found = elementwise.find_root(stiffness, (0.0 * high, np.where(free, high, 1.0)), args=(a, Q))
-    return on_ray(law, np.where(free, found.x, 0.0), a, Q)
+    found = elementwise.find_root(stiffness, (low, np.where(free, high, low + 1.0)), args=(a, Q))
+    return rays(np.where(free, found.x, 0.0), a, Q)
 
 
 def best(law: FreeSum, a: Any, Q: Any) -> Cut:
@@ -99,19 +139,24 @@ def best(law: FreeSum, a: Any, Q: Any) -> Cut:
     ray with $\delta\partial_{12}J + \epsilon\partial_{22}J = 0$."""
     a, Q = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (a, Q)))
 
+    along = _Rays(law)
+
     def rise(t: Any, a: Any, Q: Any) -> Any:
-        cut = on_ray(law, t, a, Q)
+        cut = along(t, a, Q)
         return cut.at.d12 + t * cut.at.d22
 
-    least = unpenalised(law, a, Q)
-    start = least.eps / least.delta
-    # from no penalty to one that cuts everything off
+    # from the first ray that has a root to one that cuts everything off
+    start = _first_ray(a)
     widest = np.sqrt(Q / (2 * a))
     end = np.vectorize(lambda w: law.support(float(w))[-1, 1] / float(w), otypes=[float])(widest)
-    share = np.linspace(0.0, 1.0, _RAYS).reshape(-1, *[1] * a.ndim)
-    rays = start + share * np.maximum(end - start, 0.0)
-    lowest = np.argmin(on_ray(law, rays, a, Q).delta, axis=0)[None]
-    low, high = (np.take_along_axis(rays, np.clip(lowest + i, 0, _RAYS - 1), axis=0)[0] for i in (-1, 1))
-    found = elementwise.find_root(rise, (low, high), args=(a, Q))
+    rays = start + np.linspace(1.0, 0.0, _RAYS).reshape(-1, *[1] * a.ndim) * np.maximum(end - start, 0.0)
+    lowest = np.argmin([along(t, a, Q).delta for t in rays], axis=0)[None]
+    high, low = (np.take_along_axis(rays, np.clip(lowest + i, 0, _RAYS - 1), axis=0)[0] for i in (-1, 1))
+    found = elementwise.find_root(rise, (low, high), args=(a, Q), tolerances={"xatol": 1e-9, "xrtol": 1e-9})
+    cut = along(np.where(found.success, found.x, np.take_along_axis(rays, lowest, axis=0)[0]), a, Q)
+    if np.all(cut.stiffness(a) >= 0):
+        return cut
     # without noise the least may be at no penalty at all
-    return on_ray(law, np.where(found.success, found.x, np.take_along_axis(rays, lowest, axis=0)[0]), a, Q)
+    free, none = cut.stiffness(a) < 0, unpenalised(law, a, Q)
+    parts = (np.where(free, x, y) for x, y in zip(none.at, cut.at, strict=True))
+    return Cut(np.where(free, none.delta, cut.delta), np.where(free, none.eps, cut.eps), Truncated(*parts))

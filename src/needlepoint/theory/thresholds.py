@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import optimize
+from threadpoolctl import threadpool_limits
 
 from needlepoint.core.errors import NoTheory
 from needlepoint.core.specs import Spec
@@ -27,6 +28,7 @@ class Thresholds:
     bayes_recovery: float
 
 
+@threadpool_limits.wrap(limits=1, user_api="blas")  # its sums are small, and slower with more threads
 def thresholds(task: Spec, model: Spec) -> Thresholds:
     """Where training on the attention-indexed model changes its nature."""
     if not isinstance(task, AttentionIndexed) or not isinstance(model, (TiedAttention, DirectAttention)):

@@ -1,0 +1,72 @@
+"""Targets with a few large eigenvalues: which of them are learned, and how fast errors fall on power laws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from needlepoint.core.errors import InvalidParameter, NoTheory
+from needlepoint.core.specs import Spec
+from needlepoint.learners import Ridge
+from needlepoint.numerics.precision import float64
+from needlepoint.tasks.attention_indexed import AttentionIndexed
+from needlepoint.tasks.targets import Eigenvalues, PowerLaw
+from needlepoint.theory.predicting import predict
+
+
+@dataclass(frozen=True)
+class Exponents:
+    """Powers of n/d with which the estimation error falls and the number of recovered directions grows."""
+
+    estimation_error: float
+    recovered: float
+
+
+def learning_exponents(task: Spec) -> Exponents:
+    r"""eq:learning-exponents. At the best penalty, with $s_i = \sqrt d\,i^{-\gamma}$, $\gamma > 1/2$, and $1 \ll n/d
+    \ll d$: error $(n/d)^{-1 + 1/2\gamma}$ from $(n/d)^{1/2\gamma}$ directions with noise, $(n/d)^{1 - 2\gamma}$ from
+    $n/d$ without."""
+    if not isinstance(task, AttentionIndexed) or not isinstance(task.target, PowerLaw):
+        raise NoTheory(f"{task!r}: exponents are known for AttentionIndexed with a PowerLaw target.")
+    gamma = task.target.exponent
+    if gamma <= 0.5:
+        raise NoTheory(
+            f"{task.target!r}: exponents need an exponent above 1/2 (below, the small eigenvalues dominate)."
+        )
+    if task.noise_var > 0:
+        return Exponents(-1 + 1 / (2 * gamma), 1 / (2 * gamma))
+    return Exponents(1 - 2 * gamma, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """Eigenvalues of the target that stick out of the noise, largest first, those of the learned matrix that belong to
+    them, and the squares of the overlaps of their eigenvectors."""
+
+    target: np.ndarray
+    eigenvalue: np.ndarray
+    overlap: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+
+@float64
+def recovered_directions(task: Spec, model: Spec, learner: Spec, *, seed: int = 0) -> Directions:
+    r"""eq:sequential-recovery. An eigenvalue $s$ of the target, one among many smaller ones, is seen if $s > \delta$:
+    the learned matrix has $\eta(s + \delta^2/s - \epsilon)_+$, in a direction of squared overlap $1 -
+    \delta^2/s^2$."""
+    if not isinstance(task, AttentionIndexed) or not isinstance(task.target, PowerLaw | Eigenvalues):
+        raise NoTheory(
+            f"{task!r}: directions are told apart for AttentionIndexed with PowerLaw or Eigenvalues targets."
+        )
+    if not isinstance(learner, Ridge):
+        raise InvalidParameter(f"{learner!r}: directions are those of the matrix that Ridge learns.")
+    found = predict(task, model, learner, seed=seed, throw=False).conjugates
+    noise, cut, scale = (found[name] for name in ("noise", "cut", "scale"))
+    values = np.sort(task.target.eigenvalues())[::-1]
+    seen = values[values > noise]
+    learned = scale * (seen + noise**2 / seen - cut)
+    kept = learned > 0
+    return Directions(seen[kept], learned[kept], 1 - (noise / seen[kept]) ** 2)

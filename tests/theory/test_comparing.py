@@ -1,0 +1,50 @@
+"""Comparison on the attention-indexed model: every repeat with what is predicted for the target that it drew."""
+
+import numpy as np
+import pytest
+
+import needlepoint as ndl
+
+TASK, MODEL = ndl.AttentionIndexed(1, ndl.Wishart(0.5), 0.5), ndl.TiedAttention()
+LEARNER = ndl.Ridge(1.0, 0.1, algorithm="fista")
+
+
+@pytest.fixture(scope="module")
+def measured():
+    return ndl.simulate(TASK, MODEL, LEARNER, d=40, repeats=16, samples=2000, seed=3)
+
+
+@pytest.mark.exact
+def test_the_prediction_of_a_row_is_the_mean_over_the_drawn_targets(measured):
+    prediction = ndl.predict(TASK, MODEL, LEARNER)
+    row = next(r for r in ndl.compare(prediction, measured).rows if r.metric == "estimation_error")
+    own = [
+        float(ndl.predict(TASK.replace(target=ndl.Eigenvalues(tuple(s))), MODEL, LEARNER).estimation_error)
+        for s in measured.spectrum.target
+    ]
+    assert row.realised
+    assert row.predicted == pytest.approx(np.mean(own), rel=1e-8)
+    gaps = measured.values["estimation_error"] - own
+    assert row.gap == pytest.approx(gaps.mean(), abs=1e-8)
+    assert row.measured_error == pytest.approx(gaps.std(ddof=1) / 4, rel=1e-6)
+
+
+@pytest.mark.training
+def test_targets_that_are_known_leave_less_scatter(measured):
+    """q follows the mean square of its target, which fluctuates as much as what is learned does."""
+    prediction = ndl.predict(TASK, MODEL, LEARNER)
+    rows = {r.metric: r for r in ndl.compare(prediction, measured).rows}
+    plain = measured.values["q"].std(ddof=1) / 4
+    assert rows["q"].measured_error < 0.7 * plain
+    assert {"eigenvalues_top_10", "eigenvalues_10_25", "eigenvalues_25_50"} <= set(rows)
+    assert all(abs(rows[name].z) < 5 for name in ("q", "energy", "train_loss", "eigenvalues_top_10"))
+    wrong = ndl.predict(TASK.replace(noise_var=1.0), MODEL, LEARNER)
+    assert float(wrong.energy) - rows["energy"].measured > 5 * rows["energy"].measured_error
+
+
+@pytest.mark.exact
+def test_repeats_of_a_given_target_are_predicted_once():
+    task = ndl.AttentionIndexed(1, ndl.PowerLaw(1.0, 30), 0.5)
+    m = ndl.simulate(task, MODEL, LEARNER, d=30, repeats=2, samples=100)
+    row = ndl.compare(ndl.predict(task, MODEL, LEARNER), m).rows[0]
+    assert row.predicted == pytest.approx(float(ndl.predict(task, MODEL, LEARNER).risk), rel=1e-6)
