@@ -96,8 +96,9 @@ def test_agreement_pairs_predictions_with_measurements(tiny):
     expected = []
     for snr in (1.0, 4.0):
         of = {r.point.verb: r.result for r in records if r.point.x == snr and r.point.label == "linear"}
-        expected += ndl.compare(of["predict"], of["simulate"]).rows
-    assert rows == expected
+        about = {"point": "linear", "x": snr, "prediction": "CONVERGED"}
+        expected += [{**vars(row), **about} for row in ndl.compare(of["predict"], of["simulate"]).rows]
+    assert [vars(row) for row in rows] == expected
     assert len(rows) == 4
     assert agreement(records[::-1])[2:] == rows[:2]  # the order of prediction and measurement does not matter
 

@@ -28,12 +28,21 @@ def quiet(_: str, __: float) -> None:
 
 
 @dataclass(frozen=True)
+class Agreement(Row):
+    """A row of `compare`, the point of the figure that it is about, and whether the prediction is to be trusted."""
+
+    point: str = ""
+    x: float | None = None
+    prediction: str = ""
+
+
+@dataclass(frozen=True)
 class Reproduced:
     """What one figure left behind."""
 
     figure: Figure
     files: tuple[Path, ...]
-    agreement: tuple[Row, ...]
+    agreement: tuple[Agreement, ...]
     troubles: tuple[str, ...]
     seconds: float
 
@@ -84,16 +93,17 @@ def _answer(store: Store, name: str, label: str) -> Any:
     return outcome.result
 
 
-def agreement(records: Sequence[Record]) -> list[Row]:
+def agreement(records: Sequence[Record]) -> list[Agreement]:
     """Rows of `compare` for every simulated point whose prediction is among the records."""
     from needlepoint.theory.comparing import compare  # loads the theory
 
     predictions = {r.point.question: r.result for r in records if isinstance(r.result, Prediction)}
-    rows: list[Row] = []
+    rows: list[Agreement] = []
     for record in records:
         prediction = predictions.get(record.point.question)
         if isinstance(record.result, Measurement) and prediction is not None:
-            rows += compare(prediction, record.result).rows
+            about = {"point": record.point.label, "x": record.point.x, "prediction": prediction.status.name}
+            rows += [Agreement(**vars(row), **about) for row in compare(prediction, record.result).rows]
     return rows
 
 
@@ -154,5 +164,5 @@ def write_csv(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]])
 
 def write_agreement(path: Path, done: Sequence[Reproduced]) -> None:
     """Every theory-against-simulation row of all figures in one CSV."""
-    columns = ["figure", *Row.__dataclass_fields__]
+    columns = ["figure", *Agreement.__dataclass_fields__]
     write_csv(path, columns, [[r.figure.id, *asdict(row).values()] for r in done for row in r.agreement])
