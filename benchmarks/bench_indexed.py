@@ -41,8 +41,8 @@ def test_one_point(benchmark, clock, report, tokens):
     seconds, found = clock(ndl.predict, *asked, throw=False)
     benchmark.pedantic(ndl.predict, asked, {"throw": False}, rounds=1)
     report(
-        f"{tokens} tokens: {seconds:.2f} s, {found.status.name}, estimation error {found.estimation_error.value:.5f} +- "
-        f"{found.estimation_error.error:.0e}"
+        f"{tokens} tokens: {seconds:.2f} s, {found.status.name}, "
+        f"estimation error {found.estimation_error.value:.5f} +- {found.estimation_error.error:.0e}"
     )
 
 

@@ -138,7 +138,7 @@ def _nothing(equations: Equations, levels: Sequence[tuple[Rule, ...]]) -> Soluti
 
 def _something(equations: Equations, start: State, slope: np.ndarray | None) -> bool:
     """Whether there is also a solution that is not S = 0."""
-    found, _ = fixed_point(equations, start, _LITTLE, slope)
+    found, _ = fixed_point(replace(equations, rules=equations.rules[:1]), start, _LITTLE, slope)
     return bool(np.all(found.residual <= _LITTLE) and np.all(found.x[:, 0] > math.log(_LITTLE * equations.law.square)))
 
 
