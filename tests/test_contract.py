@@ -57,6 +57,8 @@ def asked(task, model, learner):
     special = SPECIAL.get(learner, {})
     if (task, learner) == ("MaxSLR", "OnlineSGD"):
         special = {"KeyValueAttention": FREE}
+    if (task, learner) == ("AttentionIndexed", "BayesOptimal"):
+        special = {"BayesOptimal": ndl.BayesOptimal(0.5)}
     return tuple(special.get(name, EXAMPLES[name]) for name in (task, model, learner))
 
 

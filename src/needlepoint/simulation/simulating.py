@@ -73,6 +73,7 @@ def load_rules() -> None:
     import needlepoint.simulation.bayes_amp
     import needlepoint.simulation.descent
     import needlepoint.simulation.indexed
+    import needlepoint.simulation.indexed_bayes
     import needlepoint.simulation.location_dynamics
     import needlepoint.simulation.ridge
     import needlepoint.simulation.risks

@@ -12,11 +12,12 @@ from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.overlaps import IndexedOverlaps
-from needlepoint.core.results import Prediction
+from needlepoint.core.results import Measurement, Prediction
 from needlepoint.core.spectra import Spectrum
 from needlepoint.learners import BayesOptimal
 from needlepoint.numerics.freeprob import FreeSum
 from needlepoint.tasks.attention_indexed import AttentionIndexed
+from needlepoint.tasks.targets import Eigenvalues
 from needlepoint.theory.indexed_rules import losses
 from needlepoint.theory.indexed_spectrum import LEVELS
 from needlepoint.theory.predicting import Options
@@ -57,6 +58,24 @@ def predict_bayes(task: AttentionIndexed, model: None, learner: BayesOptimal, op
         conjugates={"noise": math.sqrt(tau)},
         spectrum=shrunk(task.target.law, tau) if tau else None,
     )
+
+
+@rule("realise", AttentionIndexed, None, BayesOptimal)
+@threadpool_limits.wrap(limits=1, user_api="blas")
+def realise_bayes(prediction: Prediction, measurement: Measurement) -> dict[str, np.ndarray]:
+    """What is predicted for every repeat: at the eigenvalues of its target, and its number of sequences over d^2."""
+    task, learner, d = prediction.task, prediction.learner, measurement.d
+    assert isinstance(task, AttentionIndexed)
+    assert isinstance(learner, BayesOptimal)
+    assert learner.alpha is not None
+    assert measurement.spectrum is not None
+    same = learner.replace(alpha=round(learner.alpha * d * d) / d**2)
+    rows = []
+    for values in measurement.spectrum.target.tolist():
+        found = predict_bayes(task.replace(target=Eigenvalues(tuple(values))), None, same, Options(prediction.seed))
+        assert found.overlaps is not None
+        rows.append({**{name: e.value for name, e in found.metrics.items()}, **dict(found.overlaps.items())})
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
 def predictive_risks(task: AttentionIndexed, q: float, seed: int) -> tuple[Estimate, Estimate]:
