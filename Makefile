@@ -9,6 +9,8 @@ export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.cache/jax
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
 export JAX_PLATFORMS := cpu
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+# The tests of one file share compiled kernels, so one worker takes them all; long files are not left to the end.
+WORK := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: setup demo test test-slow bench lint docs clean
 
@@ -26,10 +28,10 @@ demo: setup
 
 test: setup
 	$(BIN)/ruff check .
-	$(ONE_THREAD) $(BIN)/python -m pytest -m "not slow" -n $(WORKERS)
+	$(ONE_THREAD) $(BIN)/python -m pytest -m "not slow" $(WORK)
 
 test-slow: setup
-	$(ONE_THREAD) $(BIN)/python -m pytest -m slow -n $(WORKERS)
+	$(ONE_THREAD) $(BIN)/python -m pytest -m slow $(WORK)
 
 bench: setup
 	$(ONE_THREAD) $(BIN)/python -m pytest benchmarks -o python_files="bench_*.py" -o filterwarnings=default --benchmark-timer=time.process_time --benchmark-columns=min,mean,rounds

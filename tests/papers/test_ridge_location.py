@@ -52,7 +52,7 @@ def small(point):
     """The same question at a size for tests."""
     if point.verb == "predict":
         return dataclasses.replace(point, options={**point.options, "tol": 0.05})
-    return dataclasses.replace(point, options={**point.options, "d": 40, "samples": 2000})
+    return dataclasses.replace(point, options={**point.options, "d": 40, "samples": 4000})
 
 
 def test_draw_risks_against_alpha():

@@ -172,23 +172,28 @@ def one_sentence(error):
 # --- the same bits -------------------------------------------------------------------------------
 
 
-def mixed_sweep():
-    """Batches (erf optima, descent with its trajectory), single points (softmax, linear), and simulations."""
+def mixed_sweep(optima):
+    """Batches (descent with its trajectory, erf optima if asked for), single points (softmax, linear), simulations."""
     erf, unit = ndl.KeyValueAttention(ndl.Erf()), ndl.KeyValueAttention(ndl.Erf(scale=0.5), unit_norm=True)
     descent = ndl.ProjectedDescent(lr=0.1, steps=5, start="manifold", d=4, runs=2)
     softmax, linear = ndl.KeyValueAttention(ndl.Softmax()), ndl.LinearRegression()
-    kinds = [(erf, ndl.Population()), (softmax, ndl.Population()), (linear, ndl.Population()), (unit, descent)]
+    kinds = [(softmax, ndl.Population()), (linear, ndl.Population()), (unit, descent)]
+    kinds += [(erf, ndl.Population())] * optima
     over = [{"model": model, "learner": learner, "task.snr": snr} for model, learner in kinds for snr in SNR]
     measured = ndl.Simulation(d=4, repeats=2, samples=200, at={"model": [linear, unit]})
     return Sweep.of(TASK, linear, ndl.Population(), over, measured)
 
 
-def test_this_process_a_pool_and_a_cluster_have_the_same_bits(tmp_path, cluster):
-    sweep, serial = mixed_sweep(), tmp_path / "serial.sqlite"
+@pytest.mark.parametrize("optima", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["descent", "both"])
+def test_this_process_a_pool_and_a_cluster_have_the_same_bits(tmp_path, cluster, optima):
+    sweep, serial = mixed_sweep(optima), tmp_path / "serial.sqlite"
     tally = run(sweep, serial)
-    assert (tally.done, tally.failed) == (8 * len(SNR), 0)
+    batches = 1 + optima
     chunks = rows(serial, "SELECT count(*) FROM points WHERE chunk != '' GROUP BY chunk")
-    assert chunks == [(len(SNR),), (len(SNR),)]
+    assert chunks == [(len(SNR),)] * batches
+    measured = rows(serial, "SELECT count(*) FROM points WHERE verb = 'simulate'")[0][0]
+    assert measured >= 2 * len(SNR)
+    assert (tally.done, tally.failed) == ((2 + batches) * len(SNR) + measured, 0)
     assert rows(serial, "SELECT count(*) FROM points WHERE chunk = '' AND verb = 'predict'") == [(2 * len(SNR),)]
     assert rows(serial, "SELECT count(*) > 0 FROM blobs") == [(1,)]
 
@@ -218,19 +223,19 @@ def test_a_cluster_of_its_own_is_closed_again(tmp_path):
 
 
 def test_a_killed_worker_of_dask_is_replaced(tmp_path, cluster):
-    over = {"task.snr": [round(0.1 * i, 3) for i in range(1, 31)]}
+    over = {"task.snr": [round(0.1 * i, 3) for i in range(1, 16)]}
     sweep = Sweep.of(TASK, ndl.LinearRegression(), ndl.Population(), over, ndl.Simulation(d=4, repeats=2, samples=100))
     killed = []
     with distributed.Client(cluster, set_as_default=False) as client:
 
         def kill(tally):
-            if tally.done == 40 and not killed:
+            if tally.done == 20 and not killed:
                 killed.extend(client.run(os.getpid).values())
                 os.kill(killed[0], signal.SIGKILL)
 
         tally = run(sweep, tmp_path / "dask.sqlite", on_dask.Dask(client), report=kill)
         assert len(killed) == 2
-        assert (tally.done, tally.failed) == (90, 0)
+        assert (tally.done, tally.failed) == (45, 0)
         assert client.status == "running"  # somebody else's client stays open
     run(sweep, tmp_path / "serial.sqlite")
     same(tmp_path / "dask.sqlite", tmp_path / "serial.sqlite")

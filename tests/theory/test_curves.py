@@ -67,7 +67,13 @@ def assert_same(batched, singles, places=1e-6):
         assert a.residual == pytest.approx(b.residual, abs=1e-8, nan_ok=True)
 
 
-CASES = [(spiked, given), (spiked, free_shift), (maximal, given), (maximal, free_shift), (endless, given)]
+CASES = [
+    (spiked, given),
+    (spiked, free_shift),
+    (maximal, given),
+    pytest.param(maximal, free_shift, marks=pytest.mark.slow),
+    (endless, given),
+]
 
 
 @pytest.fixture

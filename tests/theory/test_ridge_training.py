@@ -25,12 +25,13 @@ TASKS = {
 CASES = [(model, *task, strength) for model in MODELS for task in TASKS for strength in ("weak", "strong")]
 QUICK = [
     ("softmax", "spiked", 2, "strong"),
-    ("softmax", "argmax", 2, "strong"),
-    ("softmax", "spiked", 3, "strong"),
+    ("softmax", "argmax", 3, "strong"),
     ("linear", "spiked", 2, "strong"),
     ("linear", "argmax", 3, "strong"),
     ("softmax", "spiked", 2, "weak"),
+    ("softmax", "argmax", 3, "weak"),
 ]
+"""Two laws of data, which are compiled once for both models and both penalties."""
 SMALL, LARGE = ((40, 32), (80, 32), (160, 32)), ((80, 96), (160, 64), (320, 40))
 """(d, repeats)."""
 COMPARED = {"risk", "train_loss", "energy", "key", "value", "key_sq", "value_sq"}
@@ -85,7 +86,13 @@ def test_the_prediction_of_another_learner_is_refuted(wrong):
 
 # --- the Hessian at the minimum ------------------------------------------------------------------
 
-HESSIANS = [("softmax", "spiked", 2, 0.5), ("softmax", "argmax", 2, 0.5), ("linear", "spiked", 3, 1.0)]
+D = 160  # a size of the training above, whose draw is compiled
+HESSIANS = [
+    ("softmax", "spiked", 2, 0.5),
+    ("linear", "argmax", 3, 2.0),
+    pytest.param(("softmax", "argmax", 2, 0.5), marks=pytest.mark.slow),
+    pytest.param(("linear", "spiked", 3, 1.0), marks=pytest.mark.slow),
+]
 
 
 def squares(A, order):
@@ -102,16 +109,15 @@ def solved(model, kind, tokens, lam):
 
 
 @functools.cache
-def inverse_hessians(model, kind, tokens, lam, d=120, repeats=24):
-    return inverse_hessian_traces(
-        TASKS[kind, tokens], MODELS[model], ndl.Ridge(ALPHA, lam, "informed"), d=d, repeats=repeats
-    )
+def inverse_hessians(model, kind, tokens, lam):
+    learner = ndl.Ridge(ALPHA, lam, "informed")
+    return inverse_hessian_traces(TASKS[kind, tokens], MODELS[model], learner, d=D, repeats=24)
 
 
-def gaps(found, predicted, d=120):
+def gaps(found, predicted):
     """In units of what is allowed: four standard errors, and a finite size of 3/d of the value."""
     estimates = (found.key_key, found.key_value, found.key_value, found.value_value)
-    return np.array([(e.value - p) / (4 * e.error + 3 / d * abs(p)) for e, p in zip(estimates, predicted, strict=True)])
+    return np.array([(e.value - p) / (4 * e.error + 3 / D * abs(p)) for e, p in zip(estimates, predicted, strict=True)])
 
 
 @pytest.mark.training
@@ -125,7 +131,7 @@ def test_susceptibilities_and_replicon_matrix_are_those_of_the_inverse_hessian(c
         (found.value, order.V_v, solution.order_error.V_v),
     ):
         assert estimate.error < 0.01 * V
-        assert abs(estimate.value - V) < 4 * estimate.error + error + 3 / 120 * V
+        assert abs(estimate.value - V) < 4 * estimate.error + error + 3 / D * V
     assert np.max(np.abs(gaps(found, squares(judged.matrix, order)))) < 1
     assert found.lowest.value > 5 * found.lowest.error
 
@@ -159,9 +165,9 @@ def test_where_training_depends_on_the_start_the_prediction_says_not_to_trust_it
     assert prediction.status is ndl.Status.UNSTABLE
     assert prediction.replicon > 1
     assert any(note.startswith("not to be trusted: ") for note in prediction.notes)
-    apart = ndl.simulate(*question, d=80, repeats=16, samples=1000)
+    apart = ndl.simulate(*question, d=80, repeats=16, samples=4000)
     # 13 of 16 repeats were seen to end apart; at that rate 8 or fewer have probability .005
     assert apart.starts_apart.value > 0.5
     trusted = TASKS["spiked", 2], MODELS["linear"], ndl.Ridge(ALPHA, 2.0)
     assert ndl.predict(*trusted).stable is True
-    assert ndl.simulate(*trusted, d=80, repeats=16, samples=1000).starts_apart.value == 0.0
+    assert ndl.simulate(*trusted, d=80, repeats=16, samples=4000).starts_apart.value == 0.0
