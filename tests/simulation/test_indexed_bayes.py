@@ -109,7 +109,7 @@ def closed(law, tau):
 
 @pytest.mark.montecarlo
 @pytest.mark.parametrize("target", [FOUR, WISHART, ndl.Wishart(2.0)])
-@pytest.mark.parametrize("tau", [0.1, 1.0, 5.0])
+@pytest.mark.parametrize("tau", [0.3, 3.0])
 def test_shrinkage_has_the_least_error_and_knows_it(target, tau):
     error, own = denoised(target, tau, tau)
     expected = closed(target.law, tau)
@@ -199,7 +199,7 @@ def test_risks_are_those_of_the_theory(two_sizes):
     for name in ("risk", "clean_risk"):
         value, error = extrapolated(*(getattr(m, name) for m in two_sizes))
         expected = getattr(predicted, name).value
-        assert error < 0.015 * expected
+        assert error < 0.017 * expected
         assert abs(value - expected) < 4 * error
 
 
@@ -225,21 +225,21 @@ def test_what_is_reported(two_sizes):
 @pytest.mark.training
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("tokens", "target", "noise_var", "alpha"),
+    ("tokens", "target", "noise_var", "alpha", "repeats"),
     [
-        (1, FOUR, 0.5, 0.2),
-        (2, FOUR, 0.0, 0.1),
-        (3, FOUR, 0.5, 0.04),
-        (1, WISHART, 0.5, 0.3),
-        (2, WISHART, 0.0, 0.1),
+        (1, FOUR, 0.5, 0.2, 120),
+        (2, FOUR, 0.0, 0.1, 120),
+        (3, FOUR, 0.5, 0.04, 120),
+        (1, WISHART, 0.5, 0.3, 240),
+        (2, WISHART, 0.0, 0.05, 240),
     ],
 )
-def test_the_explicit_curve(tokens, target, noise_var, alpha):
+def test_the_explicit_curve(tokens, target, noise_var, alpha, repeats):
     task = ndl.AttentionIndexed(tokens, target, noise_var=noise_var)
     expected = least(task, alpha)
-    ends = [mean_estimate(errors(task, alpha, d, repeats) / expected) for d, repeats in ((30, 240), (60, 120))]
+    ends = [mean_estimate(errors(task, alpha, d, r) / expected) for d, r in ((32, 2 * repeats), (64, repeats))]
     value, error = extrapolated(*ends)
-    assert error < 0.012
+    assert error < 0.015
     assert abs(value - 1) < 4 * error
     assert ends[0].value - 1 > ends[1].value - 1 > 0  # larger is better
 
@@ -317,7 +317,7 @@ def rules_of(tokens, log2_points=6, scrambles=2):
 @pytest.mark.montecarlo
 @pytest.mark.parametrize(("tokens", "beta"), [(2, 1.0), (2, 4.0), (3, 1.0)])
 def test_the_best_prediction_has_half_the_distance_of_two_replicas(tokens, beta):
-    q, v, n = 0.9, 1.7, 40_000
+    q, v, n = 0.9, 1.7, 30_000
     z, estimate = joint_scores(tokens, n, q, v, 0)
     found = split_error(z, estimate, 2 * (v - q), beta, rules_of(tokens))
     a, shared = joint_scores(tokens, n, q, v, 1)

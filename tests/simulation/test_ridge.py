@@ -235,10 +235,10 @@ def test_signs_are_fixed_where_they_are_a_gauge():
 
 def test_a_random_start_of_an_odd_activation_does_not_average_out():
     learner = ndl.Ridge(12.0, 0.5, start="random")
-    found = simulate(ndl.SpikedSLR(2, 6.0, noise=0.1), ndl.KeyValueAttention(ndl.Erf()), learner, d=D, repeats=8)
+    found = simulate(ndl.SpikedSLR(2, 6.0, noise=0.1), ndl.KeyValueAttention(ndl.Erf()), learner, d=30, repeats=8)
     assert found.overlaps is not None
     assert found.overlaps.key > 0.2
-    raw = [ridge.train(found.task, found.model, learner, D, 0, r) for r in range(8)]
+    raw = [ridge.train(found.task, found.model, learner, 30, 0, r) for r in range(8)]
     signs = {bool(t.best.weights[0] @ t.teachers[0] > 0) for t in raw}
     assert signs == {True, False}
 

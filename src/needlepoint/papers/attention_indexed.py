@@ -1,0 +1,355 @@
+"""Figures of arXiv 2509.24914, with the Bayes-optimal lines of arXiv 2506.01582: what attention learns from labels that
+an attention matrix makes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from needlepoint.core.estimates import Estimate
+from needlepoint.core.results import Measurement, Prediction
+from needlepoint.core.specs import Spec
+from needlepoint.learners import BayesOptimal, Ridge
+from needlepoint.models.attention import DirectAttention, TiedAttention
+from needlepoint.papers.figures import Drawing, Figure, Point, Record, Size, register
+from needlepoint.tasks.attention_indexed import AttentionIndexed
+from needlepoint.tasks.targets import Wishart
+
+PAPER, BAYES_PAPER = "2509.24914", "2506.01582"
+NOISE = 0.5
+TIED, DIRECT = TiedAttention(), DirectAttention()
+TWO = AttentionIndexed(2, Wishart(0.5), noise_var=NOISE)
+"""The task of most figures."""
+
+PENALTY = 0.02
+"""The penalty of figures that have one, near the best one for many sequences."""
+
+ALPHA = r"sequences over dimension squared $\alpha$"
+ERROR = r"estimation error $\mathrm{Tr}(S - S_0)^2/d$"
+COLUMNS = ["panel", "curve", "source", "x", "metric", "value", "error", "error_kind", "status", "d"]
+
+
+def training(size: Size, tokens: int = 2, d: int | None = None) -> dict[str, Any]:
+    """Options of a simulation."""
+    quick, full = (50, 8), (100 if tokens == 1 else 70, 16)
+    largest, repeats = quick if size == "quick" else full
+    return {"d": d or largest, "repeats": repeats, "samples": 3000 if size == "quick" else 10_000, "seed": 1}
+
+
+def theory(size: Size, measured: Sequence[int]) -> dict[str, Any]:
+    """Options of a prediction: to the width of a line where it is only looked at."""
+    return {"tol": 0.01} if size == "quick" and not measured else {}
+
+
+def learner(alpha: float, lam: Any, task: AttentionIndexed = TWO, model: Spec = TIED) -> Ridge:
+    """One start is enough where the minima that two starts find are the same; for one token the problem is convex in
+    S, and the algorithm that uses this is the quicker one."""
+    convex = task.tokens == 1 and model == TIED
+    return Ridge(alpha, lam, start="random", algorithm="fista" if convex else "lbfgs")
+
+
+def asked(
+    task: AttentionIndexed,
+    model: Spec,
+    alpha: float,
+    lam: Any,
+    label: str,
+    x: float,
+    size: Size,
+    measured: Sequence[int] = (),
+) -> list[Point]:
+    """A prediction, and the training at each size in `measured` that it is for."""
+    question = task, model, learner(alpha, lam, task, model)
+    points = [Point("predict", *question, theory(size, measured), label, x)]
+    follow = isinstance(lam, str)
+    return points + [
+        Point("simulate", *question, training(size, task.tokens, d), label, x, follow=follow) for d in measured
+    ]
+
+
+def labelled(records: Sequence[Record], label: str) -> list[Record]:
+    """The records of a curve, by rising x."""
+    return sorted((r for r in records if r.point.label == label), key=lambda r: float(r.point.x or 0))
+
+
+def line(records: Sequence[Record], panel: str, name: str, metric: str, **look: Any) -> tuple[Any, list[list[Any]]]:
+    """A metric of one curve with its measured points, and the rows of its table."""
+    from needlepoint.plotting.metrics import Line
+
+    mine = labelled(records, f"{panel}, {name}")
+    lines = [r for r in mine if isinstance(r.result, Prediction)]
+    dots = [r for r in mine if isinstance(r.result, Measurement)]
+    drawn = Line(
+        name,
+        [float(r.point.x or 0) for r in lines],
+        [_of(r, metric).value for r in lines],
+        [r.result.status.ok for r in lines],
+        [(float(r.point.x or 0), _of(r, metric).value, _of(r, metric).error) for r in dots],
+        **look,
+    )
+    rows = [
+        [panel, name, source, r.point.x, metric, e.value, e.error, e.kind, r.result.status.name, d]
+        for source, found in (("theory", lines), ("training", dots))
+        for r in found
+        for e, d in [(_of(r, metric), getattr(r.result, "d", ""))]
+    ]
+    return drawn, rows
+
+
+def _of(record: Record, metric: str) -> Estimate:
+    return record.result.metrics[metric]
+
+
+def sizes(records: Sequence[Record], what: str = "training") -> str:
+    """What measured points are, for a legend."""
+    found = {(r.result.d, r.result.repeats) for r in records if isinstance(r.result, Measurement)}
+    each = sorted({d for d, _ in found}), sorted({n for _, n in found})
+    if not found:
+        return ""
+    d, repeats = (" or ".join(map(str, values)) for values in each)
+    return f"{what}, d = {d}, {repeats} repeats, ± standard error"
+
+
+# --- errors across interpolation -----------------------------------------------------------------
+
+_PENALTIES = (0.001, 0.02, 0.1)
+_ERRORS = {"risk": "risk", "estimation_error": ERROR, "train_loss": "loss on the training sequences"}
+_EDGE = "interpolation threshold"
+
+
+def _penalty(lam: float) -> str:
+    return rf"$\lambda$ = {lam:g}"
+
+
+def _error_points(size: Size) -> list[Point]:
+    points = [Point("thresholds", TWO, TIED, label=_EDGE)]
+    if size == "quick":
+        alphas = [0.02, 0.035, 0.06, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.6, 1.0, 3.0]
+        # beside the peak of the weakest penalty, where the theory holds
+        measured = {0.001: (0.06, 0.6), 0.02: (0.1, 0.3, 1.0), 0.1: (0.1,)}
+    else:
+        alphas = sorted({*(0.02 * 150 ** (i / 20) for i in range(21)), 0.1, 0.2, 0.25, 0.3, 1.0})
+        measured = dict.fromkeys(_PENALTIES, (0.1, 0.2, 0.3, 1.0))
+    d = training(size)["d"]
+    for lam in _PENALTIES:
+        for alpha in alphas:
+            where = [d] if alpha in measured[lam] else []
+            points += asked(TWO, TIED, alpha, lam, f"errors, {_penalty(lam)}", alpha, size, where)
+    return points
+
+
+def _draw_errors(records: Sequence[Record]) -> Drawing:
+    from needlepoint.plotting.metrics import MetricPanel, metric_panels
+
+    (edge,) = (r.result.interpolation for r in records if r.point.verb == "thresholds")
+    shown, rows = [], []
+    for metric, title in _ERRORS.items():
+        found = [line(records, "errors", _penalty(lam), metric, colour=i) for i, lam in enumerate(_PENALTIES)]
+        scale = "log" if metric == "train_loss" else "linear"
+        low = None if scale == "log" else (0.0, 1.05 * max(max(one.y, default=1.0) for one, _ in found))
+        shown.append(
+            MetricPanel("", ALPHA, title, [one for one, _ in found], yscale=scale, limits=low, marks={_EDGE: edge})
+        )
+        rows += [row for _, mine in found for row in mine]
+    tables = {"curves": (COLUMNS, rows), "thresholds": (["threshold", "alpha"], [[_EDGE, edge]])}
+    return Drawing(metric_panels([shown], measured=sizes(records)), tables)
+
+
+register(
+    Figure(
+        "indexed-errors",
+        "Errors across the interpolation threshold",
+        PAPER,
+        "Tied attention on two tokens, target of rank d/2, noise 0.5. Beyond the dotted line not all labels can be "
+        "fitted any more; a weak penalty leaves a peak in the errors there, a stronger one does not. Broken lines: the "
+        "theory says that it is not to be trusted.",
+        _error_points,
+        _draw_errors,
+    )
+)
+
+
+# --- spectra -------------------------------------------------------------------------------------
+
+
+def _spectrum_points(size: Size) -> list[Point]:
+    d, alphas = training(size)["d"], (0.03, 0.1, 0.3, 1.0) if size == "quick" else (0.1, 0.3, 1.0, 3.0)
+    return [p for alpha in alphas for p in asked(TWO, TIED, alpha, PENALTY, "spectra", alpha, size, [d])]
+
+
+def _draw_spectra(records: Sequence[Record]) -> Drawing:
+    import numpy as np
+
+    from needlepoint.plotting.spectra import SpectrumPanel, spectrum_panels
+
+    shown, density, sorted_rows, zeros = [], [], [], []
+    for alpha in sorted({r.result.learner.alpha for r in records}):
+        mine = [r.result for r in records if r.result.learner.alpha == alpha]
+        (law,) = (r.spectrum for r in mine if isinstance(r, Prediction))
+        (run,) = (r for r in mine if isinstance(r, Measurement))
+        assert law is not None
+        assert run.spectrum is not None
+        eigenvalues, rank = run.spectrum.eigenvalues, run.rank_fraction
+        shown.append(SpectrumPanel(rf"$\alpha$ = {alpha:g}", law, eigenvalues, 1 - rank.value))
+        density += [[alpha, x, y] for x, y in zip(law.x, law.density, strict=True)]
+        mean, se = eigenvalues.mean(axis=0), eigenvalues.std(axis=0, ddof=1) / np.sqrt(run.repeats)
+        predicted = law.quantiles(run.d)
+        sorted_rows += [[alpha, i + 1, *values] for i, values in enumerate(zip(predicted, mean, se, strict=True))]
+        zeros.append([alpha, law.atom, 1 - rank.value, rank.error, run.d, run.repeats])
+    tables = {
+        "density": (["alpha", "eigenvalue", "density"], density),
+        "eigenvalues": (["alpha", "order", "predicted", "trained", "error"], sorted_rows),
+        "zeros": (["alpha", "predicted", "trained", "error", "d", "repeats"], zeros),
+    }
+    trained = sizes(records).removesuffix(", ± standard error")
+    return Drawing(spectrum_panels(shown, columns=2, width=3.9, height=2.5, trained=trained), tables)
+
+
+register(
+    Figure(
+        "indexed-spectra",
+        "Spectra of the learned matrix",
+        PAPER,
+        "Eigenvalues of the trained query-key matrix (bars) and the predicted law (line), with a share at exactly zero "
+        "(stem: predicted; ring: trained). From few sequences most of the spectrum is noise that the penalty cuts; "
+        "with more of them the target's own appears. Two tokens, target of rank d/2, noise 0.5, penalty 0.02.",
+        _spectrum_points,
+        _draw_spectra,
+    )
+)
+
+
+# --- best penalties and Bayes --------------------------------------------------------------------
+
+_RANKS = (0.1, 0.5, 1.0)
+_MODELS = {"tied, best penalty": TIED, "direct, best penalty": DIRECT}
+_BAYES = "Bayes-optimal"
+
+
+def _best_case(tokens: int, rank: float) -> str:
+    return f"{'one token' if tokens == 1 else 'two tokens'}, $k_0$ = {rank:g}"
+
+
+def _best_points(size: Size) -> list[Point]:
+    points = []
+    for tokens in (1,) if size == "quick" else (1, 2):
+        # two tokens show twice as many numbers
+        alphas = [0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 1.0, 1.5]
+        measured = (0.3,) if size == "quick" else (0.1, 0.3, 1.0)
+        for rank in _RANKS:
+            task = AttentionIndexed(tokens, Wishart(rank), noise_var=NOISE)
+            options = training(size, tokens)
+            for alpha in (a / tokens for a in alphas):
+                where = [options["d"]] if alpha * tokens in measured else []
+                for name, model in _MODELS.items():
+                    label = f"{_best_case(tokens, rank)}, {name}"
+                    points += asked(task, model, alpha, "optimal", label, alpha, size, where)
+                question = task, None, BayesOptimal(alpha)
+                label = f"{_best_case(tokens, rank)}, {_BAYES}"
+                points.append(Point("predict", *question, label=label, x=alpha))
+                points += [Point("simulate", *question, options, label, alpha) for _ in where]
+    return points
+
+
+def _draw_best(records: Sequence[Record]) -> Drawing:
+    from needlepoint.plotting.metrics import MetricPanel, metric_panels
+
+    shown, rows = [], []
+    names = {**dict(zip(_MODELS, (0, 1), strict=True)), _BAYES: 5}
+    for tokens in sorted({r.result.task.tokens for r in records}):
+        panels = []
+        for rank in _RANKS:
+            case = _best_case(tokens, rank)
+            found = [line(records, case, name, "estimation_error", colour=c) for name, c in names.items()]
+            if any(len(one.x) for one, _ in found):
+                panels.append(MetricPanel(case, ALPHA, "" if panels else ERROR, [one for one, _ in found]))
+            rows += [row for _, mine in found for row in mine]
+        shown.append(panels)
+    measured = sizes(records, "training (Bayes: message passing)")
+    return Drawing(metric_panels(shown, measured=measured), {"curves": (COLUMNS, rows)})
+
+
+register(
+    Figure(
+        "indexed-best",
+        "The best penalties, and the best possible",
+        BAYES_PAPER,
+        "Label noise 0.5, penalties chosen to make the predicted risk least. Attention with a factorised matrix finds "
+        "targets of low rank from fewer sequences than one trained entry by entry, and comes much closer to the "
+        "Bayes-optimal error, which needs the law of the target.",
+        _best_points,
+        _draw_best,
+    )
+)
+
+
+# --- thresholds ----------------------------------------------------------------------------------
+
+_CURVES = {
+    f"labels can be fitted, noise {NOISE:g}": (NOISE, TIED, "interpolation", 1),
+    "labels can be fitted, no noise": (0.0, TIED, "interpolation", 2),
+    "target found, vanishing penalty": (0.0, TIED, "recovery", 0),
+    "target found, Bayes-optimal": (0.0, TIED, "bayes_recovery", 5),
+    "direct attention: both": (0.0, DIRECT, "recovery", 3),
+}
+_OTHERS = {1: "o", 3: "s", 5: "^"}
+"""Numbers of tokens that are drawn over the lines of two tokens, and their markers."""
+
+
+def _threshold_points(size: Size) -> list[Point]:
+    steps = 31 if size == "quick" else 76
+    ranks = {2: [0.002 + 1.498 * (i / (steps - 1)) ** 2 for i in range(steps)]}
+    ranks |= {tokens: [at + 0.03 * i for at in (0.1, 0.4, 0.8, 1.2)] for i, tokens in enumerate(_OTHERS)}
+    return [
+        Point("thresholds", AttentionIndexed(tokens, Wishart(k), noise_var=noise), model, label=f"{tokens} tokens", x=k)
+        for tokens in ranks
+        for k in ranks[tokens]
+        for noise, model in ((NOISE, TIED), (0.0, TIED), (0.0, DIRECT))
+    ]
+
+
+def _draw_thresholds(records: Sequence[Record]) -> Drawing:
+    from needlepoint.plotting.metrics import Line, MetricPanel, metric_panels
+
+    lines, rows = [], []
+    for name, (noise, model, which, colour) in _CURVES.items():
+        mine = [r for r in records if r.point.model == model and r.point.task.noise_var == noise]  # pyright: ignore
+        for tokens in (2, *_OTHERS):
+            found = [
+                (float(r.point.x or 0), getattr(r.result, which), 2 * r.point.task.components)  # pyright: ignore
+                for r in labelled(mine, f"{tokens} tokens")
+            ]
+            at, scaled = [k for k, _, _ in found], [directions * alpha for _, alpha, directions in found]
+            rows += [[name, tokens, k, alpha, alpha * directions] for k, alpha, directions in found]
+            if tokens == 2:
+                lines.append(Line(name, at, scaled, colour=colour))
+            else:
+                dots = [(k, y, 0.0) for k, y in zip(at, scaled, strict=True)]
+                lines.append(Line("", at, scaled, points=dots, colour=colour, style="", mark=_OTHERS[tokens]))
+    panel = MetricPanel(
+        "",
+        "rank of the target over dimension $k_0$",
+        r"$(T^2 + T - 2)\,\alpha$  (one token: $2\,\alpha$)",
+        lines,
+        xscale="linear",
+        yscale="linear",
+        limits=(0.0, 1.05),
+    )
+    marks = {mark: "one token" if tokens == 1 else f"{tokens} tokens" for tokens, mark in _OTHERS.items()}
+    figure = metric_panels([[panel]], measured=marks, lines="two tokens", columns=2, width=6.4, height=3.9)
+    return Drawing(figure, {"thresholds": (["curve", "tokens", "rank_ratio", "alpha", "scaled"], rows)})
+
+
+register(
+    Figure(
+        "indexed-thresholds",
+        "Where labels stop being fitted and the target is found",
+        PAPER,
+        "Up to how many sequences all labels can be fitted, and from how many the target is known. Tokens only set the "
+        "unit: times T^2 + T - 2, one curve holds for all (lines: two tokens; markers: others). A vanishing penalty on "
+        "the factors finds a low rank from few sequences, as the Bayes-optimal estimate does; direct attention needs "
+        "as many numbers as its matrix has, whatever the rank.",
+        _threshold_points,
+        _draw_thresholds,
+    )
+)
