@@ -58,13 +58,12 @@ def _matched(tokens: int, beta: float = 1.0) -> float:
 def _temperature_points(size: Size) -> list[Point]:
     quick = size == "quick"
     alphas = (0.03, 0.06, 0.1, 0.17, 0.3, 0.5, 1.0, 2.0) if quick else [0.02 * 150 ** (i / 15) for i in range(16)]
-    trained = (0.1, 1.0) if quick else (0.1, 0.3, 1.0)
+    trained = (0.1,) if quick else (0.1, 0.3, 1.0)
     points = []
     for beta in _BETAS:
         task, model = TWO.replace(beta_star=beta), TiedAttention(beta=beta)
         for alpha in sorted({*alphas, *trained}):
-            # two tokens at beta = 1 are trained for other figures as well
-            where = [training(size)["d"]] if alpha in (trained if beta == 1 or not quick else trained[:1]) else []
+            where = [training(size)["d"]] if alpha in trained else []
             points += asked(task, model, alpha, _matched(2, beta), f"{_HEAT}, {_beta(beta)}", alpha, size, where)
     every = (
         (0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.1, 1.5, 2.0, 2.8, 4.0) if quick else [0.1 * 80 ** (i / 15) for i in range(16)]
@@ -72,9 +71,9 @@ def _temperature_points(size: Size) -> list[Point]:
     few = (0.2, 0.4, 0.8, 1.5, 4.0) if quick else (0.1, 0.2, 0.4, 0.6, 0.8, 1.2, 2.0, 4.0, 8.0)
     for tokens in (1, 2, 3) if quick else (1, 2, 3, 4):
         task = TWO.replace(tokens=tokens)
-        trained = () if (quick and tokens > 2) or tokens > 3 else (0.4, 4.0)
+        trained = {1: (0.4, 4.0), 2: (4.0,)} if quick else dict.fromkeys((1, 2, 3), (0.4, 4.0))
         for x in sorted({*few, *(every if tokens < 3 else ())}):
-            where = [training(size, tokens)["d"]] if x in trained else []
+            where = [training(size, tokens)["d"]] if x in trained.get(tokens, ()) else []
             alpha = x / (2 * task.components)
             points += asked(task, TIED, alpha, _matched(tokens), f"{_TOKENS}, {_count(tokens)}", x, size, where)
     return points

@@ -223,8 +223,7 @@ def predicted(z: np.ndarray, variance: float, beta: float, normals: np.ndarray) 
     if T == 1:
         return z
     xi = normals[:, None, :] * np.sqrt(variance * (1 + np.eye(T)) / 2)
-    powers = beta * (
-        z.T[..., None] + xi.T[:, :, None, :]
-    )  # the softmax is over the first axis: long ones are fast last
+    # the softmax is over the first axis: sums over short ones are fast there
+    powers = beta * (z.T[..., None] + xi.T[:, :, None, :])
     np.exp(powers - powers.max(axis=0), out=powers)
     return (powers / powers.sum(axis=0)).mean(axis=3).T
