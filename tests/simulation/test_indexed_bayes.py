@@ -227,9 +227,9 @@ def test_what_is_reported(two_sizes):
 @pytest.mark.parametrize(
     ("tokens", "target", "noise_var", "alpha", "repeats"),
     [
-        (1, FOUR, 0.5, 0.2, 120),
-        (2, FOUR, 0.0, 0.1, 120),
-        (3, FOUR, 0.5, 0.04, 120),
+        (1, FOUR, 0.5, 0.2, 60),
+        (2, FOUR, 0.0, 0.1, 60),
+        (3, FOUR, 0.5, 0.04, 60),
         (1, WISHART, 0.5, 0.3, 240),
         (2, WISHART, 0.0, 0.05, 240),
     ],

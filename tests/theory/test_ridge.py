@@ -53,10 +53,16 @@ def values(prediction):
 
 TRUSTED = sorted({split(v)[0] for v in ENTRIES if v["trusted"]})
 DOUBTFUL = sorted({split(v)[0] for v in ENTRIES if not v["trusted"]})
+SLOW = ("erf", "softmax|spiked|3", "linear|spiked|3")
+"""Cases with kernels of their own, for the slow tests."""
+
+
+def marked(cases):
+    return [pytest.param(case, marks=pytest.mark.slow) if case.startswith(SLOW) else case for case in cases]
 
 
 @pytest.mark.paper
-@pytest.mark.parametrize("case", TRUSTED)
+@pytest.mark.parametrize("case", marked(TRUSTED))
 def test_reference_values_that_are_trusted(case):
     # tighter than the default of 3e-3, and within reach of the activations whose proximal map is dear
     tol = 2e-3 if case.startswith(("erf", "softmax|spiked|3")) else 1e-3
@@ -73,7 +79,7 @@ def test_reference_values_that_are_trusted(case):
 
 
 @pytest.mark.paper
-@pytest.mark.parametrize("case", DOUBTFUL)
+@pytest.mark.parametrize("case", marked(DOUBTFUL))
 def test_reference_values_that_are_not_trusted_are_met_roughly_and_flagged(case):
     prediction = predicted(case, 0.02 if "|0.01|0.01|" in case else 5e-3)  # half of the file's tolerance, or alike
     assert prediction.stable is False

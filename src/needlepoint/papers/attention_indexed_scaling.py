@@ -71,9 +71,9 @@ def _temperature_points(size: Size) -> list[Point]:
     few = (0.2, 0.4, 0.8, 1.5, 4.0) if quick else (0.1, 0.2, 0.4, 0.6, 0.8, 1.2, 2.0, 4.0, 8.0)
     for tokens in (1, 2, 3) if quick else (1, 2, 3, 4):
         task = TWO.replace(tokens=tokens)
-        trained = {1: (0.4, 4.0), 2: (4.0,)} if quick else dict.fromkeys((1, 2, 3), (0.4, 4.0))
+        trained = (0.4, 4.0) if tokens == 1 or (not quick and tokens < 4) else (4.0,) if tokens == 2 else ()
         for x in sorted({*few, *(every if tokens < 3 else ())}):
-            where = [training(size, tokens)["d"]] if x in trained.get(tokens, ()) else []
+            where = [training(size, tokens)["d"]] if x in trained else []
             alpha = x / (2 * task.components)
             points += asked(task, TIED, alpha, _matched(tokens), f"{_TOKENS}, {_count(tokens)}", x, size, where)
     return points

@@ -21,6 +21,22 @@ PAPERS: dict[str, dict[str, str]] = {
         "year": "2025",
         "about": "softmax against other attentions on single-location regression",
     },
+    "2509.24914": {
+        "key": "boncoraglio2025single",
+        "title": "Single-Head Attention in High Dimensions: A Theory of Generalization, Weights Spectra, and Scaling "
+        "Laws",
+        "author": "Boncoraglio, Fabrizio and Erba, Vittorio and Troiani, Emanuele and Xu, Yizhou and Krzakala, Florent "
+        "and Zdeborová, Lenka",
+        "year": "2025",
+        "about": "tied attention on the attention-indexed model: errors, thresholds, spectrum of the learned matrix",
+    },
+    "2506.01582": {
+        "key": "boncoraglio2025bayes",
+        "title": "Bayes optimal learning of attention-indexed models",
+        "author": "Boncoraglio, Fabrizio and Troiani, Emanuele and Erba, Vittorio and Zdeborová, Lenka",
+        "year": "2025",
+        "about": "the Bayes-optimal estimate on the attention-indexed model",
+    },
 }
 _SELF = "needlepoint"
 
@@ -40,8 +56,10 @@ def cite(what: Any = None) -> str:
 
 def _papers_of(what: Any) -> list[str]:
     """Erf attention on the sphere and its dynamics are 2410.01537; other attentions, free norms and the max task
-    2509.21936."""
+    2509.21936; the attention-indexed model 2509.24914, its Bayes-optimal estimate 2506.01582."""
     task, model = getattr(what, "task", what), getattr(what, "model", what)
+    if type(task).__name__ == "AttentionIndexed":
+        return ["2506.01582"] if model is None else ["2509.24914", "2506.01582"]
     activation = getattr(model, "activation", None)
     other = activation is not None and (type(activation).__name__ != "Erf" or not getattr(model, "unit_norm", True))
     return ["2509.21936"] if other or type(task).__name__ == "MaxSLR" else ["2410.01537"]
