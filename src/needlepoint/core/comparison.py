@@ -151,7 +151,9 @@ def _quantities(result: Result) -> dict[str, Estimate]:
     """Metrics, the overlaps that carry an error (a chosen overlap is not a comparison), and sorted eigenvalues."""
     found = dict(result.metrics)
     if isinstance(result, Prediction) and result.spectrum is not None:
-        found |= {name: Estimate(float(x), 0.0) for name, x in group_means(result.spectrum.quantiles(_MANY)).items()}
+        found |= {
+            name: Estimate(float(x), ROUNDING) for name, x in group_means(result.spectrum.quantiles(_MANY)).items()
+        }
     if isinstance(result, Measurement) and result.spectrum is not None:
         found |= {name: mean_estimate(x) for name, x in group_means(result.spectrum.eigenvalues).items()}
     if result.overlaps is not None:
