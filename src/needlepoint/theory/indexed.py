@@ -22,7 +22,7 @@ from needlepoint.tasks.targets import Eigenvalues
 from needlepoint.theory import indexed_linear
 from needlepoint.theory.indexed_equations import Model
 from needlepoint.theory.indexed_exact import interpolating, one_token
-from needlepoint.theory.indexed_solutions import Solution, default_tolerance, solve
+from needlepoint.theory.indexed_solutions import Outcome, Solution, default_tolerance, solve
 from needlepoint.theory.indexed_spectrum import spectrum
 from needlepoint.theory.predicting import Options
 from needlepoint.theory.thresholds import thresholds
@@ -40,7 +40,7 @@ METRICS = {
 }
 """Where a metric is found in a solution."""
 
-_REALISED = 1e-3  # what a repeat's own prediction is computed to; its error is much the same in every repeat
+_REALISED = 0  # the rule of integration for a repeat's own prediction: only its distance from the limit's is used
 _ROUGH = 1e-2  # what the best penalty is sought with
 _PENALTIES = (1e-4, 30.0)  # between which it is sought
 
@@ -64,28 +64,39 @@ def predict_indexed(task: AttentionIndexed, model: Model, learner: Ridge, option
 @rule("realise", AttentionIndexed, DirectAttention, Ridge)
 @threadpool_limits.wrap(limits=1, user_api="blas")  # its sums are small, and slower with more threads
 def realise_indexed(prediction: Prediction, measurement: Measurement) -> dict[str, np.ndarray]:
-    """What is predicted for every repeat: at the eigenvalues of its target, and its number of sequences over d^2."""
+    """What is predicted for every repeat: at the eigenvalues of its target, and its number of sequences over d^2. Both
+    move the prediction by little, which a coarse rule of integration is enough for."""
     task, model, learner = prediction.resolved or (prediction.task, prediction.model, prediction.learner)
     assert isinstance(task, AttentionIndexed)
     assert isinstance(model, TiedAttention | DirectAttention)
     assert isinstance(learner, Ridge)
     assert measurement.spectrum is not None
-    d = measurement.d
-    alpha, penalty = round(learner.alpha * d * d) / d**2, unit(model) * learner.penalties[0]
+    d, penalty = measurement.d, unit(model) * learner.penalties[0]
+    options = Options(prediction.seed)
+
+    def numbers(value: Outcome, law: Spectrum) -> dict[str, float]:
+        metrics = {metric: getattr(value, name) for metric, name in METRICS.items()}
+        return {**metrics, "m": value.m, "q": value.q, **_groups(law, d)}
+
+    assert isinstance(prediction.overlaps, IndexedOverlaps)
+    assert prediction.spectrum is not None
+    limit = _solved(task, model, learner.alpha, penalty, options, level=_REALISED)
+    coarse = numbers(limit.value, _spectrum(task, model, limit))
+    fine = {name: prediction.metrics[name].value for name in METRICS}
+    fine |= {"m": prediction.overlaps.m, "q": prediction.overlaps.q, **_groups(prediction.spectrum, d)}
     found: dict[tuple[float, ...], dict[str, float]] = {}
-    near = None
     targets = [tuple(row) for row in measurement.spectrum.target.tolist()]
     for values in dict.fromkeys(targets):
         own = task.replace(target=Eigenvalues(values))
-        near = _solved(own, model, alpha, penalty, Options(prediction.seed, _REALISED), near)
-        law = _spectrum(own, model, near).quantiles(d)
-        found[values] = {
-            **{metric: near.estimate(name).value for metric, name in METRICS.items()},
-            "m": near.value.m,
-            "q": near.value.q,
-            **{name: float(x) for name, x in group_means(law).items()},
-        }
-    return {name: np.array([found[values][name] for values in targets]) for name in found[targets[0]]}
+        alpha = round(learner.alpha * d * d) / d**2
+        near = _solved(own, model, alpha, penalty, options, limit, _REALISED)
+        mine = numbers(near.value, _spectrum(own, model, near))
+        found[values] = {name: fine[name] + mine[name] - coarse[name] for name in fine}
+    return {name: np.array([found[values][name] for values in targets]) for name in fine}
+
+
+def _groups(law: Spectrum, d: int) -> dict[str, float]:
+    return {name: float(x) for name, x in group_means(law.quantiles(d)).items()}
 
 
 def _spectrum(task: AttentionIndexed, model: Model, found: Solution) -> Spectrum:
@@ -101,7 +112,13 @@ def unit(model: Model) -> float:
 
 
 def _solved(
-    task: AttentionIndexed, model: Model, alpha: float, penalty: float, options: Options, near: Solution | None = None
+    task: AttentionIndexed,
+    model: Model,
+    alpha: float,
+    penalty: float,
+    options: Options,
+    near: Solution | None = None,
+    level: int | None = None,
 ) -> Solution:
     if penalty == 0 and task.tokens > 1:
         edge = thresholds(task, model).interpolation
@@ -115,7 +132,8 @@ def _solved(
         raise NoTheory(f"at alpha={alpha:g} the unpenalised direct problem diverges; give a small penalty (lam=1e-3).")
     if task.tokens == 1:
         return one_token(task, model, alpha, penalty)
-    return solve(task, model, alpha, penalty, tol=options.tol, seed=options.seed, near=near, progress=options.progress)
+    more: dict[str, Any] = {"seed": options.seed, "near": near, "level": level, "progress": options.progress}
+    return solve(task, model, alpha, penalty, tol=options.tol, **more)
 
 
 def best_penalty(

@@ -20,6 +20,7 @@ Model = TiedAttention | DirectAttention
 _LEAST = 1e-12  # of the pull towards the target, which is positive at a solution
 _FLATTEST = 1e-12  # of the curvature
 _ROUGH, _MOST = 1e-4, 80
+_ENOUGH = 1e-3  # a step that may end the search where minima jump from node to node, so that it shrinks no more
 
 
 class Learned(NamedTuple):
@@ -126,7 +127,7 @@ def fixed_point(equations: Equations, start: State, tol: float, slope: np.ndarra
         slope, x = jacobian(one.map, found.x[0]), np.repeat(found.x, len(x), axis=0)
     slopes = np.repeat(slope[None], len(x), axis=0)
     near = anderson(equations.map, x, tol=tol, most=_MOST, slope=slopes)
-    last = anderson(replace(equations, minima=None).map, near.x, tol=tol, most=_MOST, slope=slopes)
+    last = anderson(replace(equations, minima=None).map, near.x, tol=tol, most=_MOST, slope=slopes, enough=_ENOUGH)
     return Found(last, slope)
 
 

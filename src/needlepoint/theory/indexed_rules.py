@@ -18,7 +18,7 @@ Rule = tuple[Base, ...]
 
 MOST_TOKENS = 6
 
-_SPACINGS = (1.0, 0.8, 0.6, 0.5, 0.42, 0.36)  # of the lattice for two tokens, at inverse temperature 1
+_SPACINGS = (1.0, 0.8, 0.6, 0.5, 0.42, 0.36, 0.31)  # of the lattice for two tokens, at inverse temperature 1
 _LEVELS = (10, 12, 14)  # log2 of the Sobol points a scrambling
 _SCRAMBLES = 8
 _FALLS = (0.5, 0.2)  # the error of a lattice is at most so much of the last change, and of the one before

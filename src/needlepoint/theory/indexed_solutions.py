@@ -26,6 +26,7 @@ ROUGH = 1e-3
 """The same for more tokens."""
 
 _SETTLED = 1e-9
+_JUMPS = 1e-3  # a step that does not shrink is at most this where minima jump from node to node
 _LITTLE = 1e-6
 _EASY = 0.05  # penalties below this are reached along a path
 _PATH = 4.0  # each step of the path divides the penalty by at most this
@@ -93,12 +94,15 @@ def solve(
     tol: float | None = None,
     seed: int = 0,
     near: Solution | None = None,
+    level: int | None = None,
     progress: Progress = silent,
 ) -> Solution:
     r"""Two tokens and more. `penalty` is $\tilde\lambda$ for tied attention and $\lambda$ for direct; it is positive.
-    The equations are followed from a solution `near`, or from large penalties."""
+    The equations are followed from a solution `near`, or from large penalties. With a `level` they are solved with
+    that rule of integration alone, and no error is known."""
     tol = default_tolerance(task) if tol is None else tol
     levels = rule_levels(task, seed)
+    levels = levels if level is None else levels[level : level + 1]
     first = Equations(task, model, alpha, penalty, levels[0])
     tested = levels[-1] if task.tokens > FEW_TOKENS else ()  # scattered points are the poorer rule
     empty = _nothing(first, levels)
@@ -115,7 +119,8 @@ def solve(
         if found.error.distance <= tol * task.target.law.square:
             return found
     assert found is not None
-    return replace(found, status=Status.NOISE_LIMITED) if found.status is Status.CONVERGED else found
+    short = Status.NOISE_LIMITED if found.residual <= 100 * _SETTLED else Status.MAX_STEPS
+    return replace(found, status=short) if found.status is Status.CONVERGED else found
 
 
 def _nothing(equations: Equations, levels: Sequence[tuple[Rule, ...]]) -> Solution | None:
@@ -165,25 +170,38 @@ def _at(
 ) -> Solution:
     """Every rule's own fixed point, and the error of their mean; test losses over the finer rules `tested`."""
     found, slope = fixed_point(equations, start, _SETTLED, slope)
-    states = [unpack(x, equations.numbers["Q"]) for x in found.x]
-    means = [equations.means(i, state, tested[i] if tested else None) for i, state in enumerate(states)]
-    rows = np.array([outcome(equations, x, equations.learned(r), r) for x, r in zip(states, means, strict=True)])
+    states, means, rows = _outcomes(equations, found.x, tested)
     before = () if coarser is None else (*coarser.coarser, np.array(coarser.value))
     value, error = combined(rows, before)
+    residual = float(np.max(found.residual))
+    if 100 * _SETTLED < residual <= _JUMPS:
+        # nodes whose minimum jumps: what is left to the fixed point is part of the error
+        rest = (replace(equations, minima=None).map(found.x) - found.x) @ np.linalg.inv(np.eye(3) - slope).T
+        error = error + 2 * np.max(np.abs(_outcomes(equations, found.x + rest, tested)[2] - rows), axis=0)
     state, average = State(*np.mean(states, axis=0)), Means(*np.mean(means, axis=0))
     learned = equations.learned(average)
-    settled = bool(np.all(found.residual <= 100 * _SETTLED) and np.all(np.isfinite(rows)))
+    settled = residual <= _JUMPS and bool(np.all(np.isfinite(rows)))
     return Solution(
         state,
         learned,
         Outcome(*value.tolist()),
         Outcome(*error.tolist()),
         Status.CONVERGED if settled else Status.MAX_STEPS,
-        float(np.max(found.residual)),
+        residual,
         _replicon(equations, learned, float(average.response)),
         slope,
         before,
     )
+
+
+def _outcomes(
+    equations: Equations, points: np.ndarray, tested: tuple[Rule, ...]
+) -> tuple[list[State], list[Means], np.ndarray]:
+    """States of the rules (rules, 3), their means, and their numbers (rules, k)."""
+    states = [unpack(x, equations.numbers["Q"]) for x in points]
+    means = [equations.means(i, state, tested[i] if tested else None) for i, state in enumerate(states)]
+    rows = [outcome(equations, x, equations.learned(r), r) for x, r in zip(states, means, strict=True)]
+    return states, means, np.array(rows)
 
 
 def _replicon(equations: Equations, learned: Learned, response: float) -> float:
