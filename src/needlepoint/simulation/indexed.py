@@ -18,12 +18,11 @@ from needlepoint.models.attention import DirectAttention, TiedAttention
 from needlepoint.simulation.indexed_amp import amp
 from needlepoint.simulation.indexed_problem import Minimum, Problem, draw_problem, draw_sequences, stream
 from needlepoint.simulation.indexed_training import adam, fista, lbfgs
+from needlepoint.simulation.minima import are_apart, lowest, notes_on_starts
 from needlepoint.simulation.simulating import Options
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 
 ALGORITHMS = ("lbfgs", "adam", "fista", "amp")
-APART = 1e-4
-"""Two starts ended at different minima if their energies differ by more than this, relatively."""
 
 ZERO = 1e-3
 """Eigenvalues below this part of the largest one count as zero, as do those below 1e-6 of the target's largest."""
@@ -47,14 +46,11 @@ class Trained(NamedTuple):
 
     @property
     def best(self) -> Minimum:
-        """The lowest, an overflow counting as infinite."""
-        return min(self.minima.values(), key=lambda m: m.energy if np.isfinite(m.energy) else np.inf)
+        return lowest(self.minima)
 
     @property
     def apart(self) -> bool:
-        """Whether the starts ended at different energies."""
-        energies = [minimum.energy for minimum in self.minima.values()]
-        return max(energies) - min(energies) > APART * max(energies) + 1e-9 * self.problem.energy_at_zero
+        return are_apart(self.minima, self.problem.energy_at_zero)
 
 
 @rule("simulate", AttentionIndexed, TiedAttention, Ridge)
@@ -192,21 +188,13 @@ def risks(problem: Problem, S: np.ndarray, options: Options, repeat: int) -> tup
 
 
 def _notes(learner: Ridge, learned: Learned, algorithm: str, unfinished: int, beyond_width: int) -> list[str]:
-    notes, repeats, values = [], len(learned.target), learned.values
-    if unfinished:
-        how = {"lbfgs": "L-BFGS", "adam": "Adam", "fista": "FISTA", "amp": "message passing"}[algorithm]
-        runs = repeats * (2 if "starts_apart" in values else 1)
-        notes.append(f"in {unfinished} of {runs} runs {how} stopped before the gradient vanished.")
+    repeats, means = len(learned.target), {name: float(np.mean(x)) for name, x in learned.values.items()}
+    runs = repeats * (2 if "starts_apart" in means else 1)
+    notes = notes_on_starts(algorithm, unfinished, runs, repeats, means)
     if beyond_width:
         notes.append(
             f"in {beyond_width} of {repeats} repeats the learned matrix has a higher rank than W has columns: it is "
             "the minimum over all S >= 0, which this width does not reach."
-        )
-    if "starts_apart" in values:
-        notes.append(
-            f"the two starts ended at different energies in {round(values['starts_apart'].sum())} of {repeats} repeats "
-            f"(means {values['energy_random'].mean():.6g} from the random start, "
-            f"{values['energy_informed'].mean():.6g} from the informed one)."
         )
     if learner.lam == 0.0:
         notes.append("with a penalty of 0 the minimum need not be unique; other starts may end elsewhere.")

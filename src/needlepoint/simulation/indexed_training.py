@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import optimize
 
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.simulation.indexed_problem import Minimum, Problem, soften
+from needlepoint.simulation.minima import descend
 
 _STEPS = 10_000
-_MEMORY = 30
 _ADAM_STEPS, _ADAM_RATE, _ADAM_DECAY = 3_000, 0.2, 1e-3  # entries of W are of order one
 _POWER_STEPS = 30
 _MARGIN = 1.1  # on the largest curvature, which so many steps find to a few per cent
@@ -20,26 +19,8 @@ _MARGIN = 1.1  # on the largest curvature, which so many steps find to a few per
 def lbfgs(problem: Problem, weights: np.ndarray) -> Minimum:
     """eq:indexed-energy from these weights by L-BFGS. It has converged if the norm of the gradient, in the problem's
     unit, is below its tolerance."""
-    unit, shape = problem.weights_unit, weights.shape
-
-    def scaled(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = problem.value_and_gradient(unit * flat.reshape(shape))
-        return value, unit * gradient.ravel()
-
-    found = optimize.minimize(
-        scaled,
-        (weights / unit).ravel(),
-        jac=True,
-        method="L-BFGS-B",
-        options={
-            "maxcor": _MEMORY,
-            "maxiter": _STEPS,
-            "maxfun": _STEPS,
-            "ftol": 0.0,
-            "gtol": problem.tolerance / math.sqrt(weights.size),  # of the largest entry
-        },
-    )
-    return _at(problem, unit * found.x.reshape(shape), int(found.nfev))
+    found = descend(problem.value_and_gradient, weights, problem.weights_unit, problem.tolerance)
+    return _at(problem, *found)
 
 
 def adam(problem: Problem, weights: np.ndarray) -> Minimum:

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from scipy import optimize
 from threadpoolctl import threadpool_limits
 
 from needlepoint.core.dispatch import rule
@@ -17,6 +16,7 @@ from needlepoint.core.status import Status
 from needlepoint.learners import Ridge
 from needlepoint.models.activations import Activation
 from needlepoint.models.attention import KeyValueAttention
+from needlepoint.simulation.minima import FITTED, are_apart, descend, lowest, notes_on_starts
 from needlepoint.simulation.ridge_amp import amp
 from needlepoint.simulation.ridge_problem import Minimum, Problem, check_size, draw_problem
 from needlepoint.simulation.risks import attention_errors
@@ -24,12 +24,6 @@ from needlepoint.simulation.simulating import Options
 from needlepoint.simulation.vectors import frames
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 
-APART = 1e-4
-"""Two starts ended at different minima if their energies differ by more than this, relatively."""
-
-_STEPS = 10_000
-_MEMORY = 30
-_FITTED = 1e-9  # of the energy of predicting 0: energies below it are rounding
 _EVEN_GAUGE = ("key", "key_on_value", "key_dot_value")  # what changes sign with k alone
 
 
@@ -42,20 +36,17 @@ class Trained(NamedTuple):
 
     @property
     def best(self) -> Minimum:
-        """The lowest, an overflow counting as infinite."""
-        return min(self.minima.values(), key=lambda m: m.energy if np.isfinite(m.energy) else np.inf)
+        return lowest(self.minima)
 
     @property
     def apart(self) -> bool:
-        """Whether the starts ended at different energies."""
-        energies = [minimum.energy for minimum in self.minima.values()]
-        return max(energies) - min(energies) > APART * max(energies) + _FITTED * self.problem.energy_at_zero
+        return are_apart(self.minima, self.problem.energy_at_zero)
 
     @property
     def fitted(self) -> bool:
         """Whether the minimum fits every label, up to rounding."""
         loss = self.problem.train_loss(self.best.weights) * self.problem.n / (2 * self.problem.d)
-        return loss < _FITTED * self.problem.energy_at_zero
+        return loss < FITTED * self.problem.energy_at_zero
 
 
 class Run(NamedTuple):
@@ -131,25 +122,7 @@ def train(task: SingleLocation, model: KeyValueAttention, learner: Ridge, d: int
 
 def lbfgs(problem: Problem, weights: np.ndarray) -> Minimum:
     """The minimum of eq:ridge that L-BFGS reaches from these weights."""
-
-    def scaled(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = problem.value_and_gradient(problem.units * flat.reshape(weights.shape))
-        return value, (problem.units * gradient).ravel()
-
-    found = optimize.minimize(
-        scaled,
-        (weights / problem.units).ravel(),
-        jac=True,
-        method="L-BFGS-B",
-        options={
-            "maxcor": _MEMORY,
-            "maxiter": _STEPS,
-            "maxfun": _STEPS,
-            "ftol": 0.0,
-            "gtol": problem.tolerance / np.sqrt(weights.size),  # of the largest entry
-        },
-    )
-    return problem.minimum(problem.units * found.x.reshape(weights.shape), int(found.nfev))
+    return problem.minimum(*descend(problem.value_and_gradient, weights, problem.units, problem.tolerance))
 
 
 def fix_sign(activation: Activation, overlaps: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -188,18 +161,9 @@ def _risk(
 
 
 def _notes(learner: Ridge, metrics: dict[str, Any], repeats: int, unfinished: int, fitted: int) -> list[str]:
-    notes = []
-    if unfinished:
-        runs = repeats * (2 if learner.start == "both" else 1)
-        how = "message passing" if learner.algorithm == "amp" else "L-BFGS"
-        notes.append(f"in {unfinished} of {runs} runs {how} stopped before the gradient vanished.")
-    if learner.start == "both":
-        count = round(metrics["starts_apart"].value * repeats)
-        energies = (metrics[f"energy_{start}"].value for start in ("random", "informed"))
-        notes.append(
-            f"the two starts ended at different energies in {count} of {repeats} repeats (means "
-            "{:.6g} from the random start, {:.6g} from the informed one).".format(*energies)
-        )
+    runs = repeats * (2 if learner.start == "both" else 1)
+    means = {name: estimate.value for name, estimate in metrics.items()}
+    notes = notes_on_starts(learner.algorithm, unfinished, runs, repeats, means)
     if min(learner.penalties) == 0.0:
         notes.append(
             f"with a penalty of 0 the minimum need not be unique, or reached by finite weights (every label is fitted "
