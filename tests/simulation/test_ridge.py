@@ -14,7 +14,7 @@ import pytest
 import needlepoint as ndl
 from needlepoint.core.overlaps import FIVE
 from needlepoint.core.results import mean_estimate
-from needlepoint.simulation import hessians, ridge, ridge_problem
+from needlepoint.simulation import hessians, minima, ridge, ridge_problem
 from needlepoint.simulation.risks import attention_errors
 from needlepoint.simulation.simulating import Options
 from needlepoint.simulation.vectors import frames
@@ -397,7 +397,7 @@ def test_a_hessian_that_does_not_fit_is_refused(size):
 
 
 def test_a_run_that_stops_early_says_so(monkeypatch):
-    monkeypatch.setattr(ridge, "_STEPS", 3)
+    monkeypatch.setattr(minima, "_STEPS", 3)
     found = simulate(SPIKED, MODELS["softmax"], ndl.Ridge(5.0, 0.1), d=D, repeats=2)
     assert found.status is ndl.Status.MAX_STEPS
     assert any("in 4 of 4 runs L-BFGS stopped" in note for note in found.notes)

@@ -48,3 +48,20 @@ def test_repeats_of_a_given_target_are_predicted_once():
     m = ndl.simulate(task, MODEL, LEARNER, d=30, repeats=2, samples=100)
     row = ndl.compare(ndl.predict(task, MODEL, LEARNER), m).rows[0]
     assert row.predicted == pytest.approx(float(ndl.predict(task, MODEL, LEARNER).risk), rel=1e-6)
+
+
+@pytest.mark.quadrature
+def test_a_coarse_rule_is_enough_to_move_the_prediction_to_a_target():
+    task, learner = ndl.AttentionIndexed(2, ndl.Wishart(0.5), 0.5), ndl.Ridge(0.3, 0.02, start="random")
+    measured = ndl.simulate(task, MODEL, learner, d=20, repeats=2, samples=100)
+    prediction = ndl.predict(task, MODEL, learner)
+    rows = {r.metric: r for r in ndl.compare(prediction, measured).rows}
+    own = [
+        ndl.predict(task.replace(target=ndl.Eigenvalues(tuple(s))), MODEL, learner) for s in measured.spectrum.target
+    ]
+    for name in ("risk", "energy", "estimation_error"):
+        exact = np.mean([float(p.metrics[name]) for p in own])
+        errors = max(p.metrics[name].error for p in (prediction, *own))
+        # a few per cent of the way between them
+        assert abs(rows[name].predicted - exact) < 0.03 * abs(exact - float(prediction.metrics[name])) + 2 * errors
+        assert abs(exact - float(prediction.metrics[name])) > 10 * errors

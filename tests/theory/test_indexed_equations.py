@@ -256,3 +256,31 @@ def test_sequences_that_agree_with_the_answer_are_met_whatever_the_number_of_tok
     three = ndl.predict(task, ndl.TiedAttention(), ndl.Ridge(0.1 / 5, 0.0))
     assert float(three.estimation_error) == pytest.approx(float(one.estimation_error), rel=1e-9)
     assert float(three.energy) == 0.0
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize(
+    ("tokens", "lam", "points"),
+    [(1, 1e-4, 13), (2, 5e-3, 7), pytest.param(2, 5e-3, 25, marks=pytest.mark.slow)],
+)
+def test_every_point_converges_across_interpolation(tokens, lam, points):
+    task = ndl.AttentionIndexed(tokens, ndl.Wishart(0.5), 0.5)
+    edge = ndl.thresholds(task, ndl.TiedAttention()).interpolation
+    for alpha in np.geomspace(edge / 5, 20 * edge, points):
+        found = ndl.predict(task, ndl.TiedAttention(), ndl.Ridge(float(alpha), lam))
+        assert found.status is ndl.Status.CONVERGED
+        assert found.stable
+        assert found.residual < 1e-7
+        assert found.estimation_error.error < 2e-4
+
+
+@pytest.mark.slow
+def test_where_minima_jump_the_search_ends_and_says_how_many_there_are():
+    """At a weaker penalty some sequences have two minima past interpolation: solved to the tolerance, and flagged."""
+    task = ndl.AttentionIndexed(2, ndl.Wishart(0.5), 0.5)
+    for alpha in np.geomspace(0.03, 3, 25):
+        found = ndl.predict(task, ndl.TiedAttention(), ndl.Ridge(float(alpha), 1e-3), throw=False)
+        flagged = 0.17 < alpha < 0.35
+        assert found.status is (ndl.Status.UNSTABLE if flagged else ndl.Status.CONVERGED)
+        assert flagged == any("more than one minimum" in note for note in found.notes)
+        assert found.estimation_error.error < 2e-4

@@ -89,17 +89,18 @@ class Comparison:
         return text.getvalue()
 
     def __str__(self) -> str:
-        head = f"{'metric':<16}{'d':>7}{'predicted':>14}{'measured':>14}{'error':>11}{'z':>8}  theory"
+        wide = max([16, *(len(r.metric) + 1 for r in self.rows)])
+        head = f"{'metric':<{wide}}{'d':>7}{'predicted':>14}{'measured':>14}{'error':>11}{'z':>8}  theory"
         lines = [head]
         for r in self.rows:
             kind = "exact" if r.exact else "limit"
             lines.append(
-                f"{r.metric:<16}{r.d:>7}{r.predicted:>14.6g}{r.measured:>14.6g}{r.measured_error:>11.1e}"
+                f"{r.metric:<{wide}}{r.d:>7}{r.predicted:>14.6g}{r.measured:>14.6g}{r.measured_error:>11.1e}"
                 f"{r.z:>8.2f}  {kind}"
             )
         for e in self.extrapolations:
             lines.append(
-                f"{e.metric:<16}{'->inf':>7}{e.predicted:>14.6g}{e.extrapolated:>14.6g}"
+                f"{e.metric:<{wide}}{'->inf':>7}{e.predicted:>14.6g}{e.extrapolated:>14.6g}"
                 f"{e.extrapolated_error:>11.1e}{e.z_extrapolated:>8.2f}  limit"
             )
         return "\n".join(lines)
