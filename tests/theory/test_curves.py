@@ -72,7 +72,7 @@ CASES = [
     (spiked, free_shift),
     (maximal, given),
     pytest.param(maximal, free_shift, marks=pytest.mark.slow),
-    (endless, given),
+    pytest.param(endless, given, marks=pytest.mark.slow),
 ]
 
 
