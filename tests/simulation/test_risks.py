@@ -161,14 +161,16 @@ def test_chunks_cover_every_sequence_once(budget, monkeypatch):
 
 
 @pytest.mark.montecarlo
-def test_small_chunks_estimate_the_same_risk(monkeypatch):
-    whole = measure(HARD, MODELS["erf"], repeats=16)
-    monkeypatch.setattr(risks, "_CHUNK", 3 * 6 * 640)  # 640 sequences of 3 tokens
-    parts = measure(HARD, MODELS["erf"], repeats=16)
+@pytest.mark.parametrize(("task", "model"), [("hard", "erf"), pytest.param("max", "softmax", marks=pytest.mark.slow)])
+def test_small_chunks_estimate_the_same_risk(task, model, monkeypatch):
+    task, model = TASKS[task], MODELS[model]
+    whole = measure(task, model, repeats=16)
+    monkeypatch.setattr(risks, "_CHUNK", 3 * 6 * 640)  # 640 sequences of 3 tokens, 960 of 2
+    parts = measure(task, model, repeats=16)
     # the keys of a chunk differ, so the sequences do: two independent estimates
     assert parts.risk.value != whole.risk.value
     assert abs(parts.risk.value - whole.risk.value) < 5 * math.hypot(parts.risk.error, whole.risk.error)
-    expected = ndl.population_risk(HARD, MODELS["erf"], AT).value
+    expected = ndl.population_risk(task, model, AT).value
     assert abs(parts.risk.value - expected) < 5 * parts.risk.error
 
 

@@ -182,7 +182,7 @@ def test_element_wise_sums_are_the_general_formula():
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize("model", [SOFTMAX, ERF], ids=repr)
+@pytest.mark.parametrize("model", [SOFTMAX, ERF, pytest.param(K(ndl.Linear()), marks=pytest.mark.slow)], ids=repr)
 def test_random_lengths_mix_the_rates(model):
     mixed, _ = rates(ndl.SpikedSLR(RANDOM, 2.0, 0.7, 0.1), model)
     parts = [rates(ndl.SpikedSLR(n, 2.0, 0.7, 0.1), model)[0] for n in (1, 3)]
