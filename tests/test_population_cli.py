@@ -10,7 +10,8 @@ import needlepoint as ndl
 TASK = "MaxSLR(tokens=2, snr=2, noise=0.2)"
 HARD = "MaxSLR(tokens=3, snr=inf, noise=0.2)"
 POPULATION, BAYES = "Population()", "BayesOptimal()"
-SMALL = ("--d", 8, "--repeats", 4, "--samples", 200)
+SMALL, FEW = ("--d", 6, "--repeats", 4, "--samples", 2000), ("--d", 8, "--repeats", 4, "--samples", 200)
+"""For attention and for the best predictor: sizes of other tests, whose kernels these are."""
 MODELS = {
     "softmax": "KeyValueAttention(Softmax())",
     "linear": "KeyValueAttention(Linear())",
@@ -62,28 +63,28 @@ def test_compare_measures_at_the_chosen_weights(document, model):
 
 def test_compare_bayes_and_random_lengths(document, call):
     task = "MaxSLR({2: 0.5, 3: 0.5}, snr=2, noise=0.2)"
-    found = document("compare", *asked(task, None, BAYES), *SMALL)
+    found = document("compare", *asked(task, None, BAYES), *FEW)
     assert found["prediction"]["task"]["tokens"] == [[2, 0.5], [3, 0.5]]
     assert found["prediction"]["model"] is None
     assert all(abs(row["z"]) < 5 for row in found["comparison"]["rows"])
     softmax = document("predict", *asked(task))
     # one (k, v) of softmax serves all lengths and reaches the Bayes risk
     assert softmax["metrics"] == found["prediction"]["metrics"]
-    code, out, err = call("compare", *asked(task, None, BAYES), *SMALL)
+    code, out, err = call("compare", *asked(task, None, BAYES), *FEW)
     assert (code, err) == (0, "")
     assert out.splitlines()[0].split() == ["metric", "d", "predicted", "measured", "error", "z", "theory"]
 
 
 def test_simulate_prints_what_python_returns(document):
     at = "Overlaps(key=2, value=1, key_sq=4)"
-    found = document("simulate", *asked(HARD), *SMALL, "--overlaps", at, "--seed", 3)
+    found = document("simulate", *asked(HARD, MODELS["linear"]), *SMALL, "--overlaps", at, "--seed", 3)
     expected = ndl.simulate(
         ndl.MaxSLR(3, math.inf, 0.2),
-        ndl.KeyValueAttention(ndl.Softmax()),
+        ndl.KeyValueAttention(ndl.Linear()),
         ndl.Population(),
-        d=8,
+        d=6,
         repeats=4,
-        samples=200,
+        samples=2000,
         seed=3,
         overlaps=ndl.Overlaps(2, 1, key_sq=4),
     )
@@ -93,7 +94,7 @@ def test_simulate_prints_what_python_returns(document):
 
 
 def test_one_repeat_has_an_infinite_error_in_words(document):
-    found = document("simulate", *asked(), "--d", 8, "--repeats", 1, "--samples", 200, "--overlaps", "Overlaps(1, 1)")
+    found = document("simulate", *asked(), *SMALL, "--repeats", 1, "--overlaps", "Overlaps(1, 1)")
     assert found["metrics"]["risk"]["error"] == "inf"
 
 

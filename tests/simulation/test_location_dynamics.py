@@ -14,6 +14,8 @@ SPIKED = ndl.SpikedSLR(2, 2.0, noise=0.1)
 START = ndl.Overlaps(0.1, 0.1, key_sq=0.25, value_sq=0.25)
 OFF = ndl.Overlaps(0.4, 0.5, 0.2, -0.1, 0.15, 0.6, 0.8)
 MOVED = ("key", "value", "key_sq", "value_sq")
+SAMPLES = 10_000
+"""One number for most tests; with it and in four dimensions, where risks are measured, one draw is compiled."""
 
 
 def sgd(eta, time, d, start=START, batch=1, records=1):
@@ -41,10 +43,9 @@ def precise(measured, names=MOVED):
     ids=["softmax", "erf", "max softmax", "max linear"],
 )
 def test_flow_on_a_sample_follows_the_flow_of_the_population(task, model, start):
-    """The bias, of order d / samples = 4e-4, is below the standard errors. Four dimensions are those in which risks
-    are measured, so that one draw is compiled."""
+    """The bias, of order d / samples = 4e-4, is below the standard errors."""
     learner = ndl.GradientFlow(3.0, start, 1.5)
-    measured = ndl.simulate(task, model, learner, d=4, repeats=16, samples=10_000, seed=1)
+    measured = ndl.simulate(task, model, learner, d=4, repeats=16, samples=SAMPLES, seed=1)
     comparison = ndl.compare(ndl.predict(task, model, learner), measured)
     assert comparison.worst < 4
     assert precise(measured)
@@ -69,7 +70,7 @@ def test_the_bias_of_a_sample_falls_with_its_size():
 
 @functools.cache
 def measured_sgd(task, model, learner, repeats):
-    return ndl.simulate(task, model, learner, d=learner.d, repeats=repeats, samples=4000, seed=2)
+    return ndl.simulate(task, model, learner, d=learner.d, repeats=repeats, samples=SAMPLES, seed=2)
 
 
 @pytest.mark.training
@@ -127,8 +128,8 @@ def test_runs_do_not_depend_on_how_they_are_recorded():
 @pytest.mark.montecarlo
 def test_recorded_risks_are_those_of_the_overlaps():
     """Fresh sequences in four dimensions against the population risk at the recorded overlaps."""
-    task, model = ndl.SpikedSLR({1: 0.2, 3: 0.8}, 2.0, 0.7, 0.3), K(ndl.Erf(0.8, 0.1, 1.0))
-    path = ndl.simulate(task, model, ndl.GradientFlow(0.5, OFF, 0.5), d=4, repeats=24, samples=4000).trajectory
+    task, model = ndl.SpikedSLR({1: 0.2, 2: 0.8}, 2.0, 0.7, 0.3), K(ndl.Erf(0.8, 0.1, 1.0))
+    path = ndl.simulate(task, model, ndl.GradientFlow(0.5, OFF, 0.5), d=4, repeats=24, samples=SAMPLES).trajectory
     exact = np.array([ndl.excess_risk(task, model, path.end(run)).value for run in range(24)])
     gap = path.excess_risk[:, -1] - exact
     se = gap.std(ddof=1) / np.sqrt(24)
@@ -137,7 +138,7 @@ def test_recorded_risks_are_those_of_the_overlaps():
 
 
 def test_runs_that_diverge_say_so():
-    measured = ndl.simulate(SPIKED, K(ndl.Linear()), sgd(60.0, 5.0, 20), d=20, repeats=4, samples=4000)
+    measured = ndl.simulate(SPIKED, K(ndl.Linear()), sgd(60.0, 5.0, 20), d=20, repeats=4, samples=SAMPLES)
     assert measured.status is ndl.Status.DIVERGED
     assert "runs diverged" in measured.notes[0]
 

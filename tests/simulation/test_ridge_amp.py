@@ -49,8 +49,7 @@ def train(task, model, learner, algorithm):
         *((model, "spiked") for model in MODELS),
         ("softmax", "max"),
         ("linear", "max"),
-        pytest.param("erf", "max", marks=pytest.mark.slow),
-        ("user", "max"),
+        *(pytest.param(model, "max", marks=pytest.mark.slow) for model in ("erf", "user")),
     ],
 )
 def test_it_ends_at_the_minimum(model, task):
@@ -70,7 +69,9 @@ def test_another_penalty_ends_elsewhere():
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize(("model", "tokens"), [("softmax", 3), ("linear", 2), ("erf", 2), ("user", 2)])
+@pytest.mark.parametrize(
+    ("model", "tokens"), [*((model, 2) for model in MODELS), pytest.param("softmax", 3, marks=pytest.mark.slow)]
+)
 def test_divergences_are_derivatives_of_the_proximal_map(model, tokens):
     activation, constants = type(MODELS[model].activation), MODELS[model].constants()
     rng = np.random.default_rng(0)

@@ -315,6 +315,7 @@ def test_a_serial_coordinator_is_killed(start, tmp_path, moody, calm, definition
     same(store, calm, 200)
 
 
+@pytest.mark.slow
 def test_the_command_is_killed_and_goes_on(start, tmp_path):
     store, sweep = tmp_path / "study.sqlite", Sweep.of(**LIBRARY)
     (tmp_path / "study.toml").write_text(STUDY)

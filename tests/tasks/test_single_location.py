@@ -104,7 +104,7 @@ def test_tokens_of_a_sequence_are_independent():
 
 
 @pytest.mark.montecarlo
-@pytest.mark.parametrize("length", [1, 7])
+@pytest.mark.parametrize("length", [7, pytest.param(1, marks=pytest.mark.slow)])
 def test_the_place_is_uniform(length):
     place = samples(TASK, n=30_000, length=length, seed=1)[2]
     counts = np.bincount(place, minlength=length)

@@ -47,7 +47,7 @@ def monte_carlo(snr, length, noise_var, key, value, n=400_000):
 
 
 @pytest.mark.montecarlo
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", [pytest.param(c, marks=pytest.mark.slow) if c[1] == 30 else c for c in CASES], ids=str)
 def test_integrals_against_sampled_fields(case):
     snr, length, noise_var, key, value = case
     found = np.array(posterior_means(snr, [(length, 1.0)], noise_var, key, value, 2.0))
@@ -99,7 +99,7 @@ def test_the_evolution_is_the_gradient_of_the_free_energy(task, q):
 
 
 @pytest.mark.quadrature
-@pytest.mark.parametrize("snr", [math.inf, 2.0])
+@pytest.mark.parametrize("snr", [math.inf, pytest.param(2.0, marks=pytest.mark.slow)])
 def test_sampled_gradients_agree_within_their_scramblings(snr):
     """Three tokens: finite differences of E log Z against E|g|^2 / 2, both by the same 16 scramblings."""
     task, q, h = ndl.MaxSLR(3, snr, noise=0.2), np.array([0.5, 0.8]), 2e-3

@@ -72,7 +72,7 @@ CASES = [
     (spiked, free_shift),
     (maximal, given),
     pytest.param(maximal, free_shift, marks=pytest.mark.slow),
-    (endless, given),
+    pytest.param(endless, given, marks=pytest.mark.slow),
 ]
 
 
@@ -160,7 +160,14 @@ def test_a_lower_minimum_next_door_is_found(monkeypatch):
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize("start", ["sphere", START, (START, ndl.Overlaps(0.3, -0.2))], ids=["random", "one", "two"])
+@pytest.mark.parametrize(
+    "start",
+    [
+        pytest.param("sphere", id="random"),
+        pytest.param((START, ndl.Overlaps(0.3, -0.2)), id="two"),
+        pytest.param(START, id="one", marks=pytest.mark.slow),
+    ],
+)
 def test_descent_in_a_batch(start, monkeypatch):
     rng = np.random.default_rng(4)
     size = {"d": 30, "runs": 3} if start == "sphere" else {}

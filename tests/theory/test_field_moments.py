@@ -97,8 +97,9 @@ def test_risk_of_sampled_fields(task, activation):
     ("task", "activation"),
     [
         (TASKS[0].replace(noise=0.3), ndl.Softplus()),
-        (TASKS[2].replace(noise=0.3), ndl.Softmax()),
-        (TASKS[3], ERF),
+        # as the tests of simulated risks show too
+        pytest.param(TASKS[2].replace(noise=0.3), ndl.Softmax(), marks=pytest.mark.slow),
+        pytest.param(TASKS[3], ERF, marks=pytest.mark.slow),
     ],
     ids=str,
 )

@@ -54,7 +54,7 @@ def test_directions_are_those_of_a_matrix_in_noise():
 @pytest.mark.exact
 def test_more_data_recover_more_directions_in_order():
     counts = [
-        len(ndl.recovered_directions(task(1.0, 2000, 0.5), ndl.TiedAttention(), ndl.Ridge(r / 2000, "optimal")))
+        len(ndl.recovered_directions(task(1.0, 400, 0.5), ndl.TiedAttention(), ndl.Ridge(r / 400, "optimal")))
         for r in (3, 30, 300)
     ]
     assert counts == sorted(counts)

@@ -53,7 +53,7 @@ def values(prediction):
 
 TRUSTED = sorted({split(v)[0] for v in ENTRIES if v["trusted"]})
 DOUBTFUL = sorted({split(v)[0] for v in ENTRIES if not v["trusted"]})
-SLOW = ("erf", "softmax|spiked|3", "linear|spiked|3")
+SLOW = ("erf", "softmax|spiked|3", "linear|spiked|3", "softmax|max|2|inf")
 """Cases with kernels of their own, for the slow tests."""
 
 
@@ -155,7 +155,7 @@ def best(model):
     return ndl.predict(SPIKED, ndl.KeyValueAttention(ACTIVATIONS[model]), ndl.Ridge(5.0, "optimal"), tol=1e-3)
 
 
-@pytest.mark.parametrize("model", ["softmax", "linear"])
+@pytest.mark.parametrize("model", ["softmax", pytest.param("linear", marks=pytest.mark.slow)])
 def test_the_best_penalties_are_the_best_of_their_neighbours(model):
     prediction = best(model)
     assert prediction.status is ndl.Status.CONVERGED

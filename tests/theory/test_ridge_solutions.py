@@ -33,8 +33,8 @@ SLOW = {"softmax spiked 3", "softmax argmax", "linear max, lengths", "erf spiked
 """Left to the slow tests: kernels of their own for what the other cases show too."""
 
 
-def marked(cases):
-    return [pytest.param(case, marks=pytest.mark.slow) if case in SLOW else case for case in cases]
+def marked(cases, slow=SLOW):
+    return [pytest.param(case, marks=pytest.mark.slow) if case in slow else case for case in cases]
 
 
 TAME, JUMPS = Order(0.5, 0.6, 0.3, 0.5, 0.4, 0.2), Order(0.4, 2.0, 8.0, 0.9, 2.0, 4.0)
@@ -97,7 +97,7 @@ def test_conjugates_are_derivatives_of_the_mean_envelope(case):
 
 
 @pytest.mark.montecarlo
-@pytest.mark.parametrize("case", marked(case for case in CASES if by_parts(case)))
+@pytest.mark.parametrize("case", marked(filter(by_parts, CASES), SLOW | {"linear spiked", "erf max"}))
 def test_conjugates_that_are_integrated_by_parts_are_derivatives_in_the_mean(case):
     points = 15 if case.startswith("linear") else 13  # the force on a linear score has the heaviest tail
     found = derivatives(equations(case, points=points), TAME)
