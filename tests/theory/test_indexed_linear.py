@@ -257,3 +257,28 @@ def test_what_cannot_be_answered_is_one_sentence():
     narrow = ndl.predict(task, ndl.TiedAttention(width_ratio=0.2), ndl.Ridge(0.5, 0.1))
     assert narrow.status is ndl.Status.UNSTABLE
     assert "W is only 0.2 d wide" in narrow.notes[-1]
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("noise", [0.0, 1e-9, 0.3])
+def test_a_penalty_that_cuts_nothing_off(noise):
+    """S0 + delta Z - eps whole: the error is delta^2 + eps^2, and equal to 2 alpha delta^2 without the noise's part."""
+    task = ndl.AttentionIndexed(1, ndl.Wishart(2.5), noise)
+    found = ndl.predict(task, ndl.TiedAttention(), ndl.Ridge(2.0, 0.02))
+    delta, eps = found.conjugates["noise"], found.conjugates["cut"]
+    assert found.rank_fraction.value == pytest.approx(1.0, abs=1e-12)
+    assert eps == pytest.approx(0.02 / 6, rel=1e-9)
+    assert found.estimation_error.value == pytest.approx(delta**2 + eps**2, rel=1e-6, abs=1e-9)
+    assert found.residual < 1e-12
+
+
+@pytest.mark.exact
+def test_a_penalty_that_begins_to_cut_continues_one_that_does_not():
+    task = ndl.AttentionIndexed(1, ndl.Wishart(2.5))
+    errors = [
+        float(ndl.predict(task, ndl.TiedAttention(), ndl.Ridge(2.0, lam)).estimation_error)
+        for lam in np.linspace(1.0, 2.0, 21)
+    ]
+    rises = np.diff(errors)
+    assert np.all(rises > 0)
+    assert np.max(np.abs(np.diff(rises))) < 0.2 * np.max(rises)

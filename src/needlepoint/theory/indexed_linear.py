@@ -107,12 +107,38 @@ def penalised(law: FreeSum, a: Any, Q: Any, penalty: Any) -> Cut:
         cut = rays(t, a, Q)
         return np.log(np.maximum(cut.eps * cut.stiffness(a), 1e-300)) - np.log(penalty)
 
+    whole = _whole(law, a, Q, penalty)
+    if np.all(np.isfinite(whole.delta)):
+        return whole
     # on rays beyond the whole spectrum the penalty is 4 a eps
     high = penalty / np.sqrt(8 * a * Q)
     while np.any(short := gap(high, a, Q, penalty) < 0):
         high = np.where(short, 2 * high + 1, high)
     found = elementwise.find_root(gap, (np.minimum(_first_ray(a), high), high), args=(a, Q, penalty))
-    return rays(found.x, a, Q)
+    return _either(whole, rays(np.where(np.isfinite(whole.delta), high, found.x), a, Q))
+
+
+@np.vectorize(excluded=["law"], otypes=[float, float])
+def _below(law: FreeSum, a: float, Q: float, penalty: float) -> tuple[float, float]:
+    eps = penalty / (4 * a - 2) if a > 0.5 else np.inf
+    delta = np.sqrt((Q - law.square + eps**2) / (2 * a - 1)) if a > 0.5 else np.inf
+    inside = np.isfinite(delta) and delta > 0 and eps <= law.support(float(delta))[0, 0]
+    return (delta, eps) if inside else (np.nan, np.nan)
+
+
+def _whole(law: FreeSum, a: Any, Q: Any, penalty: Any) -> Cut:
+    r"""eq:indexed-whole. Where the cut is below the whole spectrum: $\epsilon = \tilde\lambda/(4a - 2)$, $(2a -
+    1)\delta^2 = Q - Q_0 + \epsilon^2$; without noise all of these lie on one ray. NaN where it is not below."""
+    delta, eps = _below(law, a, Q, penalty)
+    safe = np.where(np.isfinite(delta), delta, 1.0), np.where(np.isfinite(delta), eps, 0.0)
+    return Cut(delta, eps, law.truncated(*safe))
+
+
+def _either(first: Cut, second: Cut) -> Cut:
+    """The first where it exists."""
+    exists = np.isfinite(first.delta)
+    at = Truncated(*(np.where(exists, x, y) for x, y in zip(first.at, second.at, strict=True)))
+    return Cut(np.where(exists, first.delta, second.delta), np.where(exists, first.eps, second.eps), at)
 
 
 def unpenalised(law: FreeSum, a: Any, Q: Any) -> Cut:
@@ -157,6 +183,5 @@ def best(law: FreeSum, a: Any, Q: Any) -> Cut:
     if np.all(cut.stiffness(a) >= 0):
         return cut
     # without noise the least may be at no penalty at all
-    free, none = cut.stiffness(a) < 0, unpenalised(law, a, Q)
-    parts = (np.where(free, x, y) for x, y in zip(none.at, cut.at, strict=True))
-    return Cut(np.where(free, none.delta, cut.delta), np.where(free, none.eps, cut.eps), Truncated(*parts))
+    free = cut.stiffness(a) < 0
+    return _either(cut._replace(delta=np.where(free, np.nan, cut.delta)), unpenalised(law, a, Q))
