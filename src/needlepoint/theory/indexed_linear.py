@@ -16,6 +16,7 @@ from needlepoint.numerics.free_atoms import Atoms
 from needlepoint.numerics.freeprob import FreeSum, Truncated
 
 _SMALLEST, _LARGEST = 1e-9, 1e9  # of delta
+_TINY = 1e-4  # a ray without a root may have ended where the sign of the balance is rounding
 _STEPS = 100
 _RAYS = 9  # that the best one is looked for between
 _NEAR = 2e-10
@@ -53,7 +54,7 @@ def on_ray(law: FreeSum, t: Any, a: Any, Q: Any, near: np.ndarray | None = None)
     low, high = np.full(t.shape, np.log(_SMALLEST)), np.full(t.shape, np.log(_LARGEST))
     x = np.log(Q / (2 * a)) / 2  # where all is cut off
     if near is not None and np.shape(near) == x.shape:
-        x = np.log(near)
+        x = np.where(near > _TINY * np.exp(x), np.log(near), x)
     cut = Cut(x, x, law.truncated(1.0, 0.0))
     last = np.full(t.shape, np.inf)
     for _ in range(_STEPS):
