@@ -16,6 +16,7 @@ from needlepoint.theory.indexed_solutions import Outcome, Solution, outcome
 from needlepoint.theory.indexed_spectrum import spread
 
 _ROUNDING = 1e-9  # of what is known by a root; 1e-10 was seen
+_SETTLED = 1e-7  # what may be left of the equations, in the problem's scale
 
 
 def one_token(task: AttentionIndexed, model: Model, alpha: float, penalty: float) -> Solution:
@@ -27,7 +28,7 @@ def one_token(task: AttentionIndexed, model: Model, alpha: float, penalty: float
         eps, eta, residual, G = 0.0, m / law.square, 0.0, Q - 2 * m + q
     else:
         cut = indexed_linear.penalised(law, alpha, Q, penalty) if penalty else indexed_linear.unpenalised(law, alpha, Q)
-        m, q, residual = _learned(cut, alpha, Q)
+        m, q, residual = _learned(cut, alpha, Q, penalty)
         delta, eps, eta = float(cut.delta), float(cut.eps), 1.0
         stiffness = float(cut.stiffness(alpha)) if eps == 0 or penalty else 0.0
         Sigma = (4 * alpha / stiffness - 1) / 4 if stiffness > 0 else math.inf
@@ -60,10 +61,11 @@ def interpolating(task: AttentionIndexed, model: Model, alpha: float, seed: int 
     return Solution(found.state, found.learned, found.value, error, found.status, found.residual, found.replicon)
 
 
-def _learned(cut: Cut, a: float, Q: float) -> tuple[float, float, float]:
-    """m, q and what is left of the equation."""
+def _learned(cut: Cut, a: float, Q: float, penalty: float = 0.0) -> tuple[float, float, float]:
+    """m, q and what is left of the equations."""
     q, m = float(cut.at.J), float(cut.at.J - cut.delta * cut.at.d1 / 2 - cut.eps * cut.at.d2 / 2)
-    return m, q, abs(float(cut.balance(a, Q)))
+    missed = float(cut.eps * cut.stiffness(a)) - penalty if penalty else 0.0
+    return m, q, max(abs(float(cut.balance(a, Q))), abs(missed))
 
 
 def _solution(equations: Equations, state: State, learned: Learned, means: Means, residual: float) -> Solution:
@@ -75,13 +77,14 @@ def _solution(equations: Equations, state: State, learned: Learned, means: Means
     tied = not isinstance(equations.model, DirectAttention)
     value = outcome(equations, state, learned, means)
     # what is small is a difference of numbers of the problem's scale
-    error = Outcome(*(_ROUNDING * max(abs(x), scale) for x in value))._replace(rank=_ROUNDING, rivals=0.0)
+    error = Outcome(*(_ROUNDING * max(abs(x), scale) + residual for x in value))
+    error = error._replace(rank=_ROUNDING + residual, rivals=0.0)
     return Solution(
         state,
         learned,
         value,
         error,
-        Status.CONVERGED,
+        Status.CONVERGED if residual <= _SETTLED * scale else Status.MAX_STEPS,
         residual,
         spread(law, learned.delta, learned.eps) / (2 * a) if tied else 2 * a * kept**2,
     )
