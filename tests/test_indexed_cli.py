@@ -158,16 +158,9 @@ def test_a_bad_spectrum_is_one_sentence(call, case):
     refused(call("spectrum", *args), phrase)
 
 
-def test_a_prediction_without_a_spectrum_is_one_sentence(call, monkeypatch):
-    honest = ndl.predict
-
-    def bare(*args, **options):
-        import dataclasses
-
-        return dataclasses.replace(honest(*args, **options), spectrum=None)
-
-    monkeypatch.setattr(ndl, "predict", bare)
-    refused(call("spectrum", *asked()), "Ridge predicts no spectrum")
+def test_a_prediction_without_a_spectrum_is_one_sentence(call):
+    known = ("--task", "AttentionIndexed(1, Wishart(0.5))", "--learner", "BayesOptimal(alpha=2)")
+    refused(call("spectrum", *known), "knows the target exactly")
 
 
 # --- pictures ------------------------------------------------------------------------------------

@@ -103,7 +103,9 @@ def spectrum(
         prediction = ndl.predict(asked, attention, chosen, seed=seed, throw=False, progress=update)
     law = prediction.spectrum
     if law is None:
-        raise InvalidParameter(f"{type(chosen).__name__} predicts no spectrum; Ridge does.")
+        raise InvalidParameter(
+            f"{chosen!r} knows the target exactly: what it learns has the target's own eigenvalues; give a smaller alpha."
+        )
     expected = None if d is None else law.quantiles(d)
     if as_json:
         head = prediction.to_json()

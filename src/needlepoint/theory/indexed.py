@@ -147,7 +147,12 @@ def best_penalty(
         cut = indexed_linear.best(law, alpha, law.square + task.noise_var / 2)
         return max(0.0, float(cut.eps * cut.stiffness(alpha))) / unit(model), ()
 
+    tried = 0
+
     def risk(log_lam: float) -> float:
+        nonlocal tried
+        options.progress(tried / (tried + 5))  # the search does not know its length
+        tried += 1
         found = solve(task, model, alpha, unit(model) * math.exp(log_lam), tol=_ROUGH, seed=options.seed)
         return found.value.test
 
