@@ -53,7 +53,9 @@ def compare_with_theory(task, alpha, d, repeats):
 
 
 @pytest.mark.training
-@pytest.mark.parametrize("task", [SPIKED, ndl.MaxSLR({1: 0.2, 2: 0.8}, math.inf, noise=0.1)], ids=str)
+@pytest.mark.parametrize(
+    "task", [SPIKED, pytest.param(ndl.MaxSLR({1: 0.2, 2: 0.8}, math.inf, noise=0.1), marks=pytest.mark.slow)], ids=str
+)
 def test_message_passing_reaches_the_fixed_point(task):
     """AMP at d = 200; errors over 16 seeds. Its finite-size bias is below the joined error here."""
     rows, measured = compare_with_theory(task, 2.0, 200, 16)

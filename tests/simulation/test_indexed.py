@@ -362,7 +362,7 @@ def extrapolated(task, learner, algorithm, sizes):
 @pytest.mark.parametrize(
     ("task", "learner", "algorithm", "sizes", "predicted"),
     [
-        (ONE, ndl.Ridge(1.0, 0.1), "fista", {20: 96, 40: 48}, 2 * (0.1344 + 0.25)),
+        pytest.param(ONE, ndl.Ridge(1.0, 0.1), "fista", {20: 96, 40: 48}, 2 * (0.1344 + 0.25), marks=pytest.mark.slow),
         pytest.param(
             TWO, ndl.Ridge(1.0, 0.02, start="random"), "lbfgs", {20: 48, 40: 20}, 0.09999, marks=pytest.mark.slow
         ),

@@ -445,7 +445,11 @@ over = [
 """
 
 
-@pytest.mark.parametrize("executor", [["serial"], ["processes", "--workers", "1"]], ids=["serial", "processes"])
+@pytest.mark.parametrize(
+    "executor",
+    [["serial"], pytest.param(["processes", "--workers", "1"], marks=pytest.mark.slow)],
+    ids=["serial", "processes"],
+)
 def test_ctrl_c_keeps_what_is_done(start, tmp_path, executor):
     store = tmp_path / "study.sqlite"
     (tmp_path / "study.toml").write_text(MOODY_STUDY)

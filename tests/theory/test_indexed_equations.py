@@ -222,7 +222,10 @@ def test_too_many_tokens():
 @pytest.mark.quadrature
 @pytest.mark.parametrize(
     ("target", "noise", "beta_star", "alpha", "penalty"),
-    [(ndl.Wishart(0.5), 0.5, 1.0, 0.3, 0.02), (ndl.Wishart(2.5), 0.5, 2.9, 2.7, 0.7)],
+    [
+        (ndl.Wishart(0.5), 0.5, 1.0, 0.3, 0.02),
+        pytest.param(ndl.Wishart(2.5), 0.5, 2.9, 2.7, 0.7, marks=pytest.mark.slow),
+    ],
     ids=["the last change is small by chance", "steep labels"],
 )
 def test_the_error_of_a_lattice_covers_a_finer_one(target, noise, beta_star, alpha, penalty):
