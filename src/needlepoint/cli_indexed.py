@@ -104,7 +104,7 @@ def spectrum(
     law = prediction.spectrum
     if law is None:
         raise InvalidParameter(
-            f"{chosen!r} knows the target exactly, so what it learns has the target's eigenvalues; give a smaller alpha."
+            f"{chosen!r} knows the target exactly, and what it learns has its eigenvalues; give a smaller alpha."
         )
     expected = None if d is None else law.quantiles(d)
     if as_json:
