@@ -31,7 +31,7 @@ COLUMNS = ["panel", "curve", "source", "x", "metric", "value", "error", "error_k
 
 def training(size: Size, tokens: int = 2, d: int | None = None) -> dict[str, Any]:
     """Options of a simulation."""
-    quick, full = (50, 8), (100 if tokens == 1 else 70, 16)
+    quick, full = (40, 16), (100 if tokens == 1 else 70, 16)
     largest, repeats = quick if size == "quick" else full
     return {"d": d or largest, "repeats": repeats, "samples": 3000 if size == "quick" else 10_000, "seed": 1}
 
