@@ -126,7 +126,7 @@ def fixed_point(equations: Equations, start: State, tol: float, slope: np.ndarra
         found = anderson(one.map, x[:1], tol=_ROUGH, most=_MOST)
         slope, x = jacobian(one.map, found.x[0]), np.repeat(found.x, len(x), axis=0)
     slopes = np.repeat(slope[None], len(x), axis=0)
-    near = anderson(equations.map, x, tol=tol, most=_MOST, slope=slopes)
+    near = anderson(equations.map, x, tol=tol, most=_MOST, slope=slopes, enough=_ENOUGH)
     last = anderson(replace(equations, minima=None).map, near.x, tol=tol, most=_MOST, slope=slopes, enough=_ENOUGH)
     return Found(last, slope)
 

@@ -28,6 +28,7 @@ ROUGH = 1e-3
 _SETTLED = 1e-9
 _JUMPS = 1e-3  # a step that does not shrink is at most this where minima jump from node to node
 _LITTLE = 1e-6
+_HOPELESS = 0.01  # of the sequences, with more than one minimum
 _EASY = 0.05  # penalties below this are reached along a path
 _PATH = 4.0  # each step of the path divides the penalty by at most this
 
@@ -118,6 +119,8 @@ def solve(
         progress((i + 1) / len(levels))
         if found.error.distance <= tol * task.target.law.square:
             return found
+        if found.value.rivals > _HOPELESS and math.isfinite(found.error.distance):
+            break  # what is not to be trusted in any case is not worth more nodes
     assert found is not None
     short = Status.NOISE_LIMITED if found.residual <= 100 * _SETTLED else Status.MAX_STEPS
     return replace(found, status=short) if found.status is Status.CONVERGED else found
