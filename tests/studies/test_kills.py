@@ -150,6 +150,8 @@ def start(tmp_path, moody):
                 stderr=err,
                 cwd=tmp_path,
                 start_new_session=True,
+                # what a shell starts in the background ignores Ctrl-C, and so would this
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
                 env=os.environ | {name: str(value) for name, value in env.items()},
             )
         process.out, process.err = Path(out.name), Path(err.name)

@@ -277,8 +277,8 @@ def test_a_penalty_that_begins_to_cut_continues_one_that_does_not():
     task = ndl.AttentionIndexed(1, ndl.Wishart(2.5))
     errors = [
         float(ndl.predict(task, ndl.TiedAttention(), ndl.Ridge(2.0, lam)).estimation_error)
-        for lam in np.linspace(1.0, 2.0, 21)
+        for lam in np.linspace(1.0, 2.0, 11)
     ]
     rises = np.diff(errors)
     assert np.all(rises > 0)
-    assert np.max(np.abs(np.diff(rises))) < 0.2 * np.max(rises)
+    assert np.max(np.abs(np.diff(rises))) < 0.3 * np.max(rises)

@@ -256,7 +256,7 @@ _READ = "readout"
 def _readout_points(size: Size) -> list[Point]:
     quick = size == "quick"
     alphas = (0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4) if quick else [0.03 * 60 ** (i / 15) for i in range(16)]
-    trained, dims = ((0.1, 0.3), (25, 50)) if quick else ((0.1, 0.3, 1.0), (35, 50, 70))
+    trained, dims = ((0.1, 0.3), (20, 40)) if quick else ((0.1, 0.3, 1.0), (35, 50, 70))
     points = []
     for readout in _READOUTS:
         task = TWO.replace(readout=readout)
