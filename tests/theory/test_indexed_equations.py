@@ -279,11 +279,14 @@ def test_every_point_converges_across_interpolation(tokens, lam, points):
 
 @pytest.mark.slow
 def test_where_minima_jump_the_search_ends_and_says_how_many_there_are():
-    """At a weaker penalty some sequences have two minima past interpolation: solved to the tolerance, and flagged."""
+    """At a weaker penalty some sequences have two minima past interpolation: solved, to about the tolerance, and
+    flagged."""
     task = ndl.AttentionIndexed(2, ndl.Wishart(0.5), 0.5)
     for alpha in np.geomspace(0.03, 3, 25):
         found = ndl.predict(task, ndl.TiedAttention(), ndl.Ridge(float(alpha), 1e-3), throw=False)
         flagged = 0.17 < alpha < 0.35
-        assert found.status is (ndl.Status.UNSTABLE if flagged else ndl.Status.CONVERGED)
+        doubtful = {ndl.Status.UNSTABLE, ndl.Status.NOISE_LIMITED}
+        assert found.status in (doubtful if flagged else {ndl.Status.CONVERGED})
+        assert found.residual < 1e-6
         assert flagged == any("more than one minimum" in note for note in found.notes)
-        assert found.estimation_error.error < 2e-4
+        assert found.estimation_error.error < (3e-4 if flagged else 1.5e-4)
