@@ -150,8 +150,6 @@ def start(tmp_path, moody):
                 stderr=err,
                 cwd=tmp_path,
                 start_new_session=True,
-                # what a shell starts in the background ignores Ctrl-C, and so would this
-                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
                 env=os.environ | {name: str(value) for name, value in env.items()},
             )
         process.out, process.err = Path(out.name), Path(err.name)
@@ -455,7 +453,9 @@ over = [
 def test_ctrl_c_keeps_what_is_done(start, tmp_path, executor):
     store = tmp_path / "study.sqlite"
     (tmp_path / "study.toml").write_text(MOODY_STUDY)
-    words = ["-c", "import moody; from needlepoint.cli import main; main()"]
+    # what a shell starts in the background ignores Ctrl-C, and so would what the tests start there
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    words = ["-c", f"{heard}; import moody; from needlepoint.cli import main; main()"]
     words += ["sweep", "study.toml", "--executor", *executor]
     process = start(*words, SPIN=10**13)
     until(lambda: count(store) == 1 and ask(store, "SELECT * FROM claims"), "rows")
