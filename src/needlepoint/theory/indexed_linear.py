@@ -119,7 +119,7 @@ def penalised(law: FreeSum, a: Any, Q: Any, penalty: Any) -> Cut:
     return _either(whole, rays(np.where(np.isfinite(whole.delta), high, found.x), a, Q))
 
 
-@np.vectorize(excluded=["law"], otypes=[float, float])
+@np.vectorize(excluded=[0], otypes=[float, float])
 def _below(law: FreeSum, a: float, Q: float, penalty: float) -> tuple[float, float]:
     eps = penalty / (4 * a - 2) if a > 0.5 else np.inf
     delta = np.sqrt((Q - law.square + eps**2) / (2 * a - 1)) if a > 0.5 else np.inf

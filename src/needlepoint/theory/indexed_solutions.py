@@ -107,7 +107,10 @@ def solve(
     first = Equations(task, model, alpha, penalty, levels[0])
     tested = levels[-1] if task.tokens > FEW_TOKENS else ()  # scattered points are the poorer rule
     empty = _nothing(first, levels)
-    start, slope = (near.state, near.slope) if near is not None else (_approached(first), None)
+    if near is not None and near.state.q > 0:  # S = 0 leads nowhere
+        start, slope = near.state, near.slope
+    else:
+        start, slope = _approached(first), None
     found = None
     if empty is not None and not _something(first, start, slope):
         return empty
