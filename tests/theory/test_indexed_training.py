@@ -23,6 +23,9 @@ SLOW = {
     "three tokens": (3, TIED, ndl.Ridge(0.1, 0.02, start="random")),
     "direct": (2, DIRECT, ndl.Ridge(0.3, 0.01, start="random")),
 }
+STILL_FAR = ("one token, few data",)
+"""Near interpolation the gap at d = 60, 100 and 160 is 11/d and 16 repeats know it to 2/d: it is extrapolated only."""
+
 SIZES = (60, 100, 160)
 SHOWN = ("risk", "energy", "eigenvalues_top_10", "eigenvalues_10_25", "eigenvalues_25_50")
 EXACT = 0.01
@@ -78,7 +81,7 @@ def test_training_meets_the_prediction(case):
 
 @pytest.mark.slow
 @pytest.mark.training
-@pytest.mark.parametrize("case", SLOW)
+@pytest.mark.parametrize("case", [case for case in SLOW if case not in STILL_FAR])
 def test_training_meets_the_prediction_at_all_sizes(case):
     check(SLOW[case], SIZES)
 
@@ -89,6 +92,17 @@ def test_training_meets_the_prediction_at_all_sizes(case):
 def test_training_extrapolates_to_the_prediction(case):
     found = {e.metric: e.z_extrapolated for e in compared(*SLOW[case], SIZES).extrapolations}
     assert all(abs(found[name]) < 4 for name in SHOWN)
+
+
+@pytest.mark.slow
+@pytest.mark.training
+@pytest.mark.parametrize("case", STILL_FAR)
+def test_a_gap_at_every_size_falls_as_one_over_d(case):
+    rows_of = compared(*SLOW[case], SIZES)
+    gaps = [rows(rows_of, d)["risk"].gap * d for d in SIZES]
+    errors = [rows(rows_of, d)["risk"].measured_error * d for d in SIZES]
+    assert all(gap > 3 * error for gap, error in zip(gaps, errors, strict=True))
+    assert max(gaps) - min(gaps) < 4 * np.hypot(errors[0], errors[-1])
 
 
 @pytest.mark.slow

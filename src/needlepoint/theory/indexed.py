@@ -186,9 +186,11 @@ def _prediction(
         notes += (
             f"{options.tol or default_tolerance(task):g} of the target's mean square was asked for and is not reached.",
         )
+    if status is Status.MAX_STEPS:
+        notes += (f"the equations are not solved: the largest step that is left is {found.residual:.1g}.",)
     if doubts:
         notes += (f"not to be trusted: {'; '.join(doubts)}.",)
-        status = Status.UNSTABLE if status is Status.CONVERGED else status
+        status = status if status is Status.MAX_STEPS else Status.UNSTABLE
     return Prediction(
         task,
         model,

@@ -28,7 +28,7 @@ ROUGH = 1e-3
 _SETTLED = 1e-9
 _JUMPS = 1e-3  # a step that does not shrink is at most this where minima jump from node to node
 _LITTLE = 1e-6
-_HOPELESS = 0.01  # of the sequences, with more than one minimum
+_HOPELESS = 0.005  # of the sequences, with more than one minimum
 _EASY = 0.05  # penalties below this are reached along a path
 _PATH = 4.0  # each step of the path divides the penalty by at most this
 
@@ -115,6 +115,7 @@ def solve(
     if empty is not None and not _something(first, start, slope):
         return empty
     for i, rules in enumerate(levels):
+        before = found
         found = _at(replace(first, rules=rules, minima={}), start, slope, found, tested)
         if empty is not None and not found.value.energy < empty.value.energy:
             return empty
@@ -124,9 +125,16 @@ def solve(
             return found
         if found.value.rivals > _HOPELESS and math.isfinite(found.error.distance):
             break  # what is not to be trusted in any case is not worth more nodes
+        if tested and before is not None and _next_error(before, found) > tol * task.target.law.square:
+            break  # nor is what stays out of reach
     assert found is not None
-    short = Status.NOISE_LIMITED if found.residual <= 100 * _SETTLED else Status.MAX_STEPS
-    return replace(found, status=short) if found.status is Status.CONVERGED else found
+    return replace(found, status=Status.NOISE_LIMITED) if found.status is Status.CONVERGED else found
+
+
+def _next_error(coarse: Solution, fine: Solution) -> float:
+    """Of the next level, four times the scattered points: if it falls as they grow in number, or as it fell last."""
+    falls = coarse.error.distance / fine.error.distance if fine.error.distance > 0 else math.inf
+    return fine.error.distance / max(4.0, falls)
 
 
 def _nothing(equations: Equations, levels: Sequence[tuple[Rule, ...]]) -> Solution | None:
