@@ -24,7 +24,7 @@ SLOW = {
     "direct": (2, DIRECT, ndl.Ridge(0.3, 0.01, start="random")),
 }
 STILL_FAR = ("one token, few data",)
-"""Near interpolation the gap at d = 60, 100 and 160 is 11/d and 16 repeats know it to 2/d: it is extrapolated only."""
+"""Below interpolation the gap at d = 60, 100 and 160 is 11/d and 16 repeats know it to 2/d: it is extrapolated only."""
 
 SIZES = (60, 100, 160)
 SHOWN = ("risk", "energy", "eigenvalues_top_10", "eigenvalues_10_25", "eigenvalues_25_50")
