@@ -178,7 +178,7 @@ def test_a_width_below_the_rank_is_worse():
 
 AMP_CASES = {
     "one token": (ONE, TIED, 0.3, 0.1, 60),
-    "two tokens": (TWO, TIED, 0.3, 0.02, 50),
+    "two tokens": (TWO, TIED, 0.3, 0.02, 30),
     "three tokens": (TWO.replace(tokens=3), TIED, 0.3, 0.02, 24),
     "other temperatures": (TWO.replace(beta_star=2.0), ndl.TiedAttention(1.5), 0.3, 0.1, 30),
     "tokens out, batch": (TWO.replace(readout="seq2seq"), ndl.TiedAttention(centring="batch"), 0.3, 0.02, 30),

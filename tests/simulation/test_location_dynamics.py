@@ -56,16 +56,16 @@ def test_flow_on_a_sample_follows_the_flow_of_the_population(task, model, start)
 
 
 @pytest.mark.training
-def test_the_bias_of_a_sample_falls_with_its_size():
+@pytest.mark.parametrize("samples", [400, pytest.param(1600, marks=pytest.mark.slow)])
+def test_the_bias_of_a_sample_falls_with_its_size(samples):
     """What the key learns of the sample beyond its teacher is about 1.8 d / samples here."""
     learner = ndl.GradientFlow(6.0, START, 6.0)
     limit = ndl.predict(SPIKED, SOFTMAX, learner).overlaps
-    for samples in (400, 1600):
-        paths = ndl.simulate(SPIKED, SOFTMAX, learner, d=20, repeats=24, samples=samples).trajectory.overlaps
-        beyond = paths["key_sq"][:, -1] - paths["key"][:, -1] ** 2 - (limit.key_sq - limit.key**2)
-        se = beyond.std(ddof=1) / np.sqrt(24)
-        assert abs(beyond.mean() - 1.8 * 20 / samples) < 4 * se
-        assert beyond.mean() > 6 * se
+    paths = ndl.simulate(SPIKED, SOFTMAX, learner, d=20, repeats=24, samples=samples).trajectory.overlaps
+    beyond = paths["key_sq"][:, -1] - paths["key"][:, -1] ** 2 - (limit.key_sq - limit.key**2)
+    se = beyond.std(ddof=1) / np.sqrt(24)
+    assert abs(beyond.mean() - 1.8 * 20 / samples) < 4 * se
+    assert beyond.mean() > 6 * se
 
 
 @functools.cache

@@ -53,8 +53,8 @@ def values(prediction):
 
 TRUSTED = sorted({split(v)[0] for v in ENTRIES if v["trusted"]})
 DOUBTFUL = sorted({split(v)[0] for v in ENTRIES if not v["trusted"]})
-SLOW = ("erf", "softmax|spiked|3", "linear|spiked|3", "softmax|max|2|inf")
-"""Cases with kernels of their own, for the slow tests."""
+SLOW = ("erf", "softmax|spiked|3", "linear|spiked|3", "softmax|max|2|inf", "linear|spiked|2|2.0|2.0|0.1|")
+"""Cases with kernels of their own, and one that needs many points, for the slow tests."""
 
 
 def marked(cases):
