@@ -36,6 +36,7 @@ from needlepoint.core.errors import InvalidParameter, NeedlepointError, NotConve
 from needlepoint.core.jsonio import dumps
 
 if TYPE_CHECKING:
+    from needlepoint.core.comparison import Row
     from needlepoint.core.results import Measurement, Result
 
 _MEMORY = "this needs more memory than there is; take a smaller d, length, batch or number of runs."
@@ -229,6 +230,14 @@ def figures(as_json: AsJson = False) -> None:
         print(f"{r['id']:<{width}}  {r['title']}  (arXiv {r['paper']})")
 
 
+def _agreement(rows: Sequence[Row]) -> str:
+    if not rows:
+        return ""
+    worst = max(rows, key=lambda row: abs(row.z))
+    kind = "" if worst.exact else f" (of a limit, at d = {worst.d})"
+    return f", {len(rows)} comparisons, largest |z| {abs(worst.z):.2f}{kind}"
+
+
 @app.command()
 def reproduce(
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Figures to draw; none is all")] = None,
@@ -267,9 +276,7 @@ def reproduce(
                     update(fraction, f"{head}: {text}")
 
                 done.append(reproduce_figure(one, size, out, say, store, chosen))
-            worst = max((abs(r.z) for r in done[-1].agreement), default=None)
-            tail = "" if worst is None else f", {len(done[-1].agreement)} comparisons, largest |z| {worst:.2f}"
-            print(f"{head}: {done[-1].seconds:.1f} s{tail}", file=sys.stderr)
+            print(f"{head}: {done[-1].seconds:.1f} s{_agreement(done[-1].agreement)}", file=sys.stderr)
             for trouble in done[-1].troubles:
                 print(f"  {trouble}", file=sys.stderr)
     from needlepoint import __version__  # pyright: ignore[reportAttributeAccessIssue]

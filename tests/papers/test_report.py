@@ -97,7 +97,20 @@ def test_disagreement_is_marked(done, tmp_path, z, far):
     assert f"{int(far)} with |z| of 4 or more." in page.text
     values = [0.5, 0.5, 0.5] + ([z] if math.isfinite(z) else [])
     rms = math.sqrt(sum(v * v for v in values) / len(values))
-    assert f"1 figures, 4 comparisons of theory with simulation; root mean square z {rms:.2f}" in page.text
+    assert (
+        f"1 figures. Theory that is exact at the simulated size: 4 comparisons, root mean square z {rms:.2f}"
+        in page.text
+    )
+
+
+def test_gaps_to_a_limit_are_counted_by_themselves(done, tmp_path):
+    rows = tuple(
+        dataclasses.replace(row, exact=i > 0, z=5.0 if i == 0 else 0.5) for i, row in enumerate(done.agreement)
+    )
+    _, page = write(tmp_path, [dataclasses.replace(done, agreement=rows)])
+    assert "exact at the simulated size: 3 comparisons, root mean square z 0.50, 0 with |z| of 4 or more." in page.text
+    assert "one finite d: 1 comparisons, root mean square z 5.00, 1 with |z| of 4 or more" in page.text
+    assert "Limits of large d" not in write(tmp_path, [done])[1].text
 
 
 def test_troubles_are_shown_and_escaped(done, tmp_path):
@@ -110,7 +123,7 @@ def test_troubles_are_shown_and_escaped(done, tmp_path):
 def test_a_page_without_comparisons(done, tmp_path):
     _, page = write(tmp_path, [dataclasses.replace(done, agreement=())])
     assert not page.of("table")
-    assert "0 comparisons of theory with simulation; 0 with |z| of 4 or more." in page.text
+    assert "0 comparisons, 0 with |z| of 4 or more." in page.text
 
 
 def test_a_registered_figure_is_reproduced_and_reported(with_tiny, tmp_path, capsys):

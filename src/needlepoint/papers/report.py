@@ -27,13 +27,13 @@ FAR = 4.0
 
 def write_report(path: Path, done: Sequence[Reproduced], size: str, version: str) -> None:
     rows = [row for r in done for row in r.agreement]
-    finite = [abs(row.z) for row in rows if math.isfinite(row.z)]
-    far = sum(not (abs(row.z) < FAR) for row in rows)
-    summary = (
-        f"{len(done)} figures, {len(rows)} comparisons of theory with simulation; "
-        + (f"root mean square z {math.sqrt(sum(z * z for z in finite) / len(finite)):.2f}, " if finite else "")
-        + f"{far} with |z| of {FAR:g} or more."
-    )
+    exact, limits = [row for row in rows if row.exact], [row for row in rows if not row.exact]
+    summary = f"{len(done)} figures. Theory that is exact at the simulated size: {_counted(exact)}."
+    if limits:
+        summary += (
+            f" Limits of large d beside one finite d: {_counted(limits)}; such a gap also holds the effect of the "
+            "size, which compare takes away by extrapolation from three sizes on."
+        )
     body = "\n".join(_section(r) for r in done)
     text = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>needlepoint report</title>'
@@ -44,6 +44,13 @@ def write_report(path: Path, done: Sequence[Reproduced], size: str, version: str
         f"numerical error of the theory subtracted, Student for few repeats.</footer></body></html>\n"
     )
     path.write_text(text, encoding="utf-8")
+
+
+def _counted(rows: Sequence[Row]) -> str:
+    finite = [row.z for row in rows if math.isfinite(row.z)]
+    far = sum(not (abs(row.z) < FAR) for row in rows)
+    size = f"root mean square z {math.sqrt(sum(z * z for z in finite) / len(finite)):.2f}, " if finite else ""
+    return f"{len(rows)} comparisons, {size}{far} with |z| of {FAR:g} or more"
 
 
 def _section(done: Reproduced) -> str:
