@@ -116,21 +116,25 @@ class Result:
         return plain(self._head())
 
     def __str__(self) -> str:
-        lines = [f"{type(self).__name__}: {self.task!r}, {self.model!r}, {self.learner!r}"]
-        lines.append(f"  status        {self.status.name}: {self.status.sentence}")
-        lines += [f"  {name:<13} {estimate}" for name, estimate in self.metrics.items()]
-        if self.overlaps is not None:
-            shown = ", ".join(f"{n}={x:.6g}" for n, x in self.overlaps.items())
-            lines.append(f"  overlaps      {shown}")
-        if self.branch is not None:
-            lines.append(f"  branch        {self.branch}")
-        if self.trajectory is not None and self.trajectory.branches:
-            shown = ", ".join(f"{b} {n}" for b, n in self.trajectory.shares().items())
-            lines.append(f"  ends          {shown} (of {self.trajectory.runs} runs)")
-        lines += [f"  note          {note}" for note in self.notes]
-        return "\n".join(lines)
+        lines = self._lines()
+        wide = max(13, *(len(name) for name, _ in lines))
+        head = f"{type(self).__name__}: {self.task!r}, {self.model!r}, {self.learner!r}"
+        return "\n".join([head, *(f"  {name:<{wide}} {text}" for name, text in lines)])
 
     __repr__ = __str__
+
+    def _lines(self) -> list[tuple[str, str]]:
+        """What is printed below the question."""
+        lines = [("status", f"{self.status.name}: {self.status.sentence}")]
+        lines += [(name, str(estimate)) for name, estimate in self.metrics.items()]
+        if self.overlaps is not None:
+            lines.append(("overlaps", ", ".join(f"{n}={x:.6g}" for n, x in self.overlaps.items())))
+        if self.branch is not None:
+            lines.append(("branch", self.branch))
+        if self.trajectory is not None and self.trajectory.branches:
+            shown = ", ".join(f"{b} {n}" for b, n in self.trajectory.shares().items())
+            lines.append(("ends", f"{shown} (of {self.trajectory.runs} runs)"))
+        return lines + [("note", note) for note in self.notes]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -145,15 +149,12 @@ class Prediction(Result):
     conjugates: Mapping[str, float] = field(default_factory=dict)
     spectrum: Spectrum | None = None
 
-    def __str__(self) -> str:
+    def _lines(self) -> list[tuple[str, str]]:
         asked = (self.task, self.model, self.learner)
-        chosen = [repr(r) for r, a in zip(self.resolved or asked, asked, strict=True) if r != a]
-        lines = [super().__str__()]
+        lines = super()._lines()
         if self.stable is not None:
-            lines.append(f"  stable        {'yes' if self.stable else 'no'} (replicon {self.replicon:.3g})")
-        return "\n".join([*lines, *[f"  resolved      {text}" for text in chosen]])
-
-    __repr__ = __str__
+            lines.append(("stable", f"{'yes' if self.stable else 'no'} (replicon {self.replicon:.3g})"))
+        return lines + [("resolved", repr(r)) for r, a in zip(self.resolved or asked, asked, strict=True) if r != a]
 
     def to_json(self) -> dict[str, Any]:
         resolved = self.resolved or (self.task, self.model, self.learner)
