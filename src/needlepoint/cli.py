@@ -231,11 +231,13 @@ def figures(as_json: AsJson = False) -> None:
 
 
 def _agreement(rows: Sequence[Row]) -> str:
-    if not rows:
+    firm = [row for row in rows if not row.flagged]
+    if not firm:
         return ""
-    worst = max(rows, key=lambda row: abs(row.z))
+    worst = max(firm, key=lambda row: abs(row.z))
     kind = "" if worst.exact else f" (of a limit, at d = {worst.d})"
-    return f", {len(rows)} comparisons, largest |z| {abs(worst.z):.2f}{kind}"
+    others = f"; {len(rows) - len(firm)} beside flagged predictions" if len(rows) > len(firm) else ""
+    return f", {len(firm)} comparisons, largest |z| {abs(worst.z):.2f}{kind}{others}"
 
 
 @app.command()

@@ -113,6 +113,16 @@ def test_gaps_to_a_limit_are_counted_by_themselves(done, tmp_path):
     assert "Limits of large d" not in write(tmp_path, [done])[1].text
 
 
+def test_flagged_predictions_are_counted_by_themselves(done, tmp_path):
+    rows = tuple(
+        dataclasses.replace(row, flagged=i > 1, z=9.0 if i > 1 else 0.5) for i, row in enumerate(done.agreement)
+    )
+    _, page = write(tmp_path, [dataclasses.replace(done, agreement=rows)])
+    assert "2 comparisons, root mean square z 0.50, 0 with |z| of 4 or more." in page.text
+    assert "2 more are beside predictions that say they are not to be trusted." in page.text
+    assert [row[6][1] for row in page.cells()] == ["exact", "exact", "exact, flagged", "exact, flagged"]
+
+
 def test_troubles_are_shown_and_escaped(done, tmp_path):
     text, page = write(tmp_path, [dataclasses.replace(done, troubles=("predict a<b: DIVERGED, it left.",))])
     assert {"class": "trouble"} in page.of("p")

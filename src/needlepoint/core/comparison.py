@@ -42,6 +42,13 @@ class Row:
     exact: bool
     realised: bool = False
     """The prediction is the mean over the targets that were drawn, and the error that of the gap to each."""
+    flagged: bool = False
+    """The prediction says that it is not to be trusted."""
+
+    @property
+    def theory(self) -> str:
+        """What kind of theory it is beside: exact at this d or a limit, and whether that one is flagged."""
+        return ("exact" if self.exact else "limit") + (", flagged" if self.flagged else "")
 
 
 @dataclass(frozen=True)
@@ -93,10 +100,9 @@ class Comparison:
         head = f"{'metric':<{wide}}{'d':>7}{'predicted':>14}{'measured':>14}{'error':>11}{'z':>8}  theory"
         lines = [head]
         for r in self.rows:
-            kind = "exact" if r.exact else "limit"
             lines.append(
                 f"{r.metric:<{wide}}{r.d:>7}{r.predicted:>14.6g}{r.measured:>14.6g}{r.measured_error:>11.1e}"
-                f"{r.z:>8.2f}  {kind}"
+                f"{r.z:>8.2f}  {r.theory}"
             )
         for e in self.extrapolations:
             lines.append(
@@ -222,6 +228,7 @@ def _row(
         repeats=m.repeats,
         exact=prediction.exact,
         realised=realised,
+        flagged=prediction.stable is False,
     )
 
 

@@ -27,13 +27,16 @@ FAR = 4.0
 
 def write_report(path: Path, done: Sequence[Reproduced], size: str, version: str) -> None:
     rows = [row for r in done for row in r.agreement]
-    exact, limits = [row for row in rows if row.exact], [row for row in rows if not row.exact]
+    flagged = sum(row.flagged for row in rows)
+    exact, limits = ([row for row in rows if row.exact is kind and not row.flagged] for kind in (True, False))
     summary = f"{len(done)} figures. Theory that is exact at the simulated size: {_counted(exact)}."
     if limits:
         summary += (
             f" Limits of large d beside one finite d: {_counted(limits)}; such a gap also holds the effect of the "
             "size, which compare takes away by extrapolation from three sizes on."
         )
+    if flagged:
+        summary += f" {flagged} more are beside predictions that say they are not to be trusted."
     body = "\n".join(_section(r) for r in done)
     text = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>needlepoint report</title>'
@@ -82,6 +85,6 @@ def _table(rows: Sequence[Row]) -> str:
             f"{row.measured:.6g}",
             f"{row.measured_error:.1e}",
         )
-        tail = f"<td{far}>{row.z:+.2f}</td><td>{'exact' if row.exact else 'limit'}</td>"
+        tail = f"<td{far}>{row.z:+.2f}</td><td>{row.theory}</td>"
         cells.append("<tr>" + "".join(f"<td>{v}</td>" for v in values) + tail + "</tr>")
     return f"<table><tr>{head}</tr>{''.join(cells)}</table>"
