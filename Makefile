@@ -12,8 +12,8 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 # The tests of one file share compiled kernels, so one worker takes them all; long files are not left to the end.
 WORK := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-# XLA's older code for fused loops compiles a third faster, and with fewer passes of LLVM a tenth more. The quick tests use
-# them where XLA knows them (an unknown flag ends the process); slow tests, benchmarks and users have XLA's own choice.
+# XLA's older code for fused loops compiles a third faster, and with fewer passes of LLVM files that mostly compile gain a
+# tenth more. The quick tests use them where XLA knows them (an unknown flag ends the process); slow tests, benchmarks and users have XLA's own choice.
 FAST := --xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1
 FLAGS = $$(XLA_FLAGS="$(FAST)" $(BIN)/python -c 'import jax; jax.devices()' 2>/dev/null && echo $(FAST))
 

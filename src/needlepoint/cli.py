@@ -5,6 +5,7 @@ Nothing heavy is imported before a command needs it: `--help` answers without ja
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -231,12 +232,13 @@ def figures(as_json: AsJson = False) -> None:
 
 
 def _agreement(rows: Sequence[Row]) -> str:
+    """What a figure's comparisons come to, in a line; a z that is not a number is the worst."""
     firm = [row for row in rows if not row.flagged]
-    if not firm:
-        return ""
-    worst = max(firm, key=lambda row: abs(row.z))
-    kind = "" if worst.exact else f" (of a limit, at d = {worst.d})"
     others = f"; {len(rows) - len(firm)} beside flagged predictions" if len(rows) > len(firm) else ""
+    if not firm:
+        return others
+    worst = max(firm, key=lambda row: math.inf if math.isnan(row.z) else abs(row.z))
+    kind = "" if worst.exact else f" (of a limit, at d = {worst.d})"
     return f", {len(firm)} comparisons, largest |z| {abs(worst.z):.2f}{kind}{others}"
 
 

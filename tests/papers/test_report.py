@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from needlepoint.cli import run
+from needlepoint.cli import _agreement, run
 from needlepoint.papers.report import FAR, write_report
 from needlepoint.papers.runner import reproduce
 
@@ -163,3 +163,14 @@ def test_a_file_that_cannot_be_written_is_one_sentence(with_tiny, tmp_path, caps
     *_, last = err.splitlines()
     assert last.startswith("needlepoint: ")
     assert "report.html" in last
+
+
+def test_a_line_says_what_a_figure_comes_to(done):
+    def line(**change):
+        return _agreement([dataclasses.replace(row, **change) for row in done.agreement])
+
+    assert line(z=-2.0) == ", 4 comparisons, largest |z| 2.00"
+    assert line(z=5.0, exact=False, d=40) == ", 4 comparisons, largest |z| 5.00 (of a limit, at d = 40)"
+    assert line(flagged=True) == "; 4 beside flagged predictions"
+    assert "nan" in _agreement([*done.agreement, dataclasses.replace(done.agreement[0], z=math.nan)])
+    assert _agreement([]) == ""

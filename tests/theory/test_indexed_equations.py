@@ -1,5 +1,6 @@
 """The attention-indexed model with softmax: its proximal map, its means and its fixed points."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 import needlepoint as ndl
 from needlepoint.channels.matrix_proximal import any_pull, attention, basis, descend, pull
+from needlepoint.theory import indexed
 from needlepoint.theory.indexed_equations import Equations, fixed_point, unpack
 from needlepoint.theory.indexed_exact import interpolating, one_token
 from needlepoint.theory.indexed_fields import State, lattice, scrambled
@@ -290,3 +292,28 @@ def test_where_minima_jump_the_search_ends_and_says_how_many_there_are():
         assert found.residual < 1e-6
         assert flagged == any("more than one minimum" in note for note in found.notes)
         assert found.estimation_error.error < (3e-4 if flagged else 1.5e-4)
+
+
+def test_a_level_that_stays_out_of_reach_is_not_begun():
+    """Of three levels of scattered points the last is left out, and the answer says what is missing."""
+    task = ndl.AttentionIndexed(3, ndl.Wishart(0.5), 0.5)
+    seen = []
+    found = solve(task, ndl.TiedAttention(), 0.3, 0.02, tol=1e-9, progress=seen.append)
+    assert found.status is ndl.Status.NOISE_LIMITED
+    assert seen == pytest.approx([1 / 3, 2 / 3])
+    near = solve(task, ndl.TiedAttention(), 0.3, 0.02, tol=2e-3)
+    assert near.status is ndl.Status.CONVERGED
+    assert abs(near.value.distance - found.value.distance) < near.error.distance + found.error.distance
+
+
+def test_equations_that_are_not_solved_say_so(monkeypatch):
+    def stopped(*asked):
+        return dataclasses.replace(one_token(*asked), status=ndl.Status.MAX_STEPS, residual=0.02)
+
+    monkeypatch.setattr(indexed, "one_token", stopped)
+    question = ndl.AttentionIndexed(1, ndl.Wishart(0.5), 0.5), ndl.TiedAttention(), ndl.Ridge(0.5, 0.1)
+    found = ndl.predict(*question, throw=False)
+    assert found.status is ndl.Status.MAX_STEPS
+    assert "the equations are not solved: the largest step that is left is 0.02." in found.notes
+    with pytest.raises(ndl.NotConverged):
+        ndl.predict(*question)

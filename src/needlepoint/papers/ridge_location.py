@@ -121,8 +121,8 @@ def _draw_rows(
             table += [line for _, mine in found for line in mine]
         shown.append(panels)
     sizes = {(r.result.d, r.result.repeats) for r in records if isinstance(r.result, Measurement)}
-    training = "training (Bayes: message passing)" if BAYES in names else "training"
-    measured = ", ".join(f"{training}, d = {d}, {n} repeats, ± standard error" for d, n in sorted(sizes))
+    training = "training (Bayes: message passing),\n" if BAYES in names else "training, "
+    measured = ", ".join(f"{training}d = {d}, {n} repeats, ± standard error" for d, n in sorted(sizes))
     return Drawing(doubt_panels(shown, measured=measured, ticks=ticks, **look), {"curves": (COLUMNS, table)})
 
 
