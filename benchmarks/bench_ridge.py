@@ -33,11 +33,13 @@ def test_one_point(benchmark, clock, report, activation, tokens, tol, lam):
     )
 
 
+@pytest.mark.parametrize("first", [1.5, 3.3])
 @pytest.mark.parametrize("tokens", [2, 3])
 @pytest.mark.parametrize("activation", [ndl.Softmax(), ndl.Linear()], ids=["softmax", "linear"])
-def test_a_curve(benchmark, clock, report, activation, tokens):
-    """Wanted: 20 points by continuation in at most 8 times one cold point."""
-    asked = [question(activation, tokens, alpha=float(a)) for a in np.geomspace(1.5, 10.0, 20)]
+def test_a_curve(benchmark, clock, report, activation, tokens, first):
+    """Wanted: 20 points by continuation in at most 8 times one cold point. Linear attention of three tokens is unstable
+    at five of the points from 1.5, which are sought as well."""
+    asked = [question(activation, tokens, alpha=float(a)) for a in np.geomspace(first, 10.0, 20)]
     predict_curves([asked])
     for one in asked:
         ndl.predict(*one, throw=False)
@@ -49,8 +51,8 @@ def test_a_curve(benchmark, clock, report, activation, tokens):
     ratio = curve / (cold / len(asked))
     benchmark.extra_info.update(ratio=ratio)
     report(
-        f"{type(activation).__name__}, {tokens} tokens, 20 alphas: a cold point {cold / len(asked):.3f} s, the curve "
-        f"{curve:.2f} s, ratio {ratio:.1f}"
+        f"{type(activation).__name__}, {tokens} tokens, 20 alphas from {first:g}: a cold point "
+        f"{cold / len(asked):.3f} s, the curve {curve:.2f} s, ratio {ratio:.1f}"
     )
 
 

@@ -12,7 +12,8 @@ from needlepoint.channels import proximal as channel_module
 from needlepoint.channels.proximal import (
     Channel,
     Sample,
-    linear_divergence,
+    general_response,
+    linear_response,
     patient,
     proximal,
     search,
@@ -213,14 +214,16 @@ def test_one_token_of_a_normalised_activation_is_free():
 
 @pytest.mark.exact
 @pytest.mark.parametrize("V", [TAME, WILD], ids=["tame", "wild"])
-def test_divergences_of_linear_attention(V):
-    """Against the traces of the general response, and the slope by the label against a difference quotient."""
+def test_response_of_linear_attention(V):
+    """Against the general response, its traces, and the slope by the label against a difference quotient."""
     kind, channel, sample = make("linear", V, 3)
     scores = minimum(kind, channel, sample).scores
-    found = jax.jit(linear_divergence)(channel, reply(kind, channel, sample, scores))
-    full = response(kind, channel, sample, scores)
-    np.testing.assert_allclose(found.k, -np.trace(full.kk), rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(found.v, -np.trace(full.vv), rtol=1e-8, atol=1e-10)
+    full, found = jax.jit(linear_response)(channel, reply(kind, channel, sample, scores))
+    general = jax.jit(general_response, static_argnums=0)(kind, channel, sample, scores)
+    for name, block in general._asdict().items():
+        np.testing.assert_allclose(getattr(full, name), block, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(found.k, -np.trace(general.kk), rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(found.v, -np.trace(general.vv), rtol=1e-8, atol=1e-10)
     moved = [sample._replace(y=sample.y + h) for h in (1e-5, -1e-5)]
     high, low = (minimum_and_reply(kind, channel, x)[1].g_v[0] for x in moved)
     np.testing.assert_allclose(found.label, (high - low) / 2e-5, rtol=1e-6, atol=1e-8)

@@ -43,6 +43,15 @@ def test_newton_with_the_slope_needs_one_step_within_reach():
 
 
 @pytest.mark.exact
+def test_one_more_step_is_told():
+    slope = np.repeat(0.9 * MATRIX[None], 3, axis=0)
+    found = anderson(affine, FIXED + 0.1, tol=1e-2, most=60, slope=slope)
+    assert found.steps > 1
+    left, further = (np.max(np.abs(x - FIXED)) for x in (found.x, found.ahead))
+    assert further < 0.3 * left
+
+
+@pytest.mark.exact
 @pytest.mark.parametrize(("function", "value"), [(cosine, 0.7390851332151607), (swing, 1.0)])
 def test_nonlinear_maps(function, value):
     found = anderson(function, np.array([[0.1, 2.0], [1.5, -0.4]]), tol=1e-11, most=80)

@@ -10,7 +10,8 @@ import pytest
 
 import needlepoint as ndl
 from needlepoint.theory.curves import predict_curves
-from needlepoint.theory.ridge_solutions import solve
+from needlepoint.theory.ridge_equations import COARSE, Equations
+from needlepoint.theory.ridge_solutions import _continued, solve
 
 REFERENCE = json.loads((Path(__file__).parent.parent / "reference" / "softmax-location.json").read_text())["values"]
 ENTRIES = [v for v in REFERENCE if v["id"].startswith("RS_")]
@@ -224,3 +225,20 @@ def test_a_point_continued_from_an_unstable_neighbour_is_its_own():
     assert abs(wild.excess_risk.value - calm.excess_risk.value) > 0.1
     assert led.status is ndl.Status.CONVERGED
     assert led.excess_risk.value == pytest.approx(calm.excess_risk.value, abs=1e-3)  # the same points
+
+
+def test_a_curve_through_what_is_not_to_be_trusted():
+    """The unstable branch goes on beside a stable one that no neighbour leads to; training ends in the stable one."""
+    curve = [(SPIKED, LINEAR, ndl.Ridge(alpha, 0.1)) for alpha in (3.3, 3.9, 4.4)]
+    with jax.enable_x64(True):
+        (unstable,) = solve(SPIKED, LINEAR, 3.3, (0.1, 0.1), tol=1.0)
+        led = _continued(Equations(SPIKED, LINEAR, 3.9, (0.1, 0.1), COARSE, 1, 0), {0.1: unstable}, 1.0)
+    alone = [ndl.predict(*question, throw=False, tol=0.02) for question in curve]
+    assert [one.stable for one in alone] == [False, True, True]
+    assert led is not None
+    assert led.excess_risk.value > 5 * alone[1].excess_risk.value
+    for found, one in zip(predict_curves([curve], tol=0.02)[0], alone, strict=True):
+        assert found.stable == one.stable
+        if one.stable:
+            gap = abs(found.excess_risk.value - one.excess_risk.value)
+            assert gap < found.excess_risk.error + one.excess_risk.error

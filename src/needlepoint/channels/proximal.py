@@ -18,7 +18,7 @@ from needlepoint.models.activations import Activation, Erf, KernelActivation, Li
 
 _PAIR_GRID = 10.0  # scores beyond this differ from the limit of softmax by 5e-5, and the field itself is a start
 _PAIR_STEPS = 10
-_ROOT_STEPS = 60
+_ROOT_STEPS, _ROOT_FOUND = 60, 1e-13  # at most, and the step that ends them; ten or twenty do for most samples
 _BEFORE, _AFTER = 5, 6  # Newton steps of every start, and of the two that lead
 _DISTINCT = 1e-3  # scores that differ by more, relative to their size, are two minima
 
@@ -96,15 +96,19 @@ def linear_scores(channel: Channel, sample: Sample) -> Any:
         value = w - rho * sample.y + rho**2 / 2 * (plus - minus)
         return value, 1 + rho**2 * (plus / (1 - w) + minus / (1 + w))
 
-    def step(_: Any, state: Any) -> Any:
-        w, low, high = state
+    def step(state: Any) -> Any:
+        steps, w, low, high, _ = state
         value, rise = slope(w)
         low, high = jnp.where(value < 0, w, low), jnp.where(value < 0, high, w)
         new = w - value / rise
-        return jnp.where((new > low) & (new < high), new, (low + high) / 2), low, high
+        new = jnp.where((new >= low) & (new <= high), new, (low + high) / 2)
+        return steps + 1, new, low, high, jnp.max(jnp.abs(new - w))
+
+    def moves(state: Any) -> Any:
+        return (state[-1] > _ROOT_FOUND) & (state[0] < _ROOT_STEPS)
 
     ones = jnp.ones_like(sample.y)
-    w, _, _ = jax.lax.fori_loop(0, _ROOT_STEPS, step, (0.0 * ones, -ones, ones))
+    _, w, *_ = jax.lax.while_loop(moves, step, (0, 0.0 * ones, -ones, ones, jnp.inf))
     return jnp.sqrt(channel.V_k) * (S + w * Z) / ((1 - w) * (1 + w)) - 1
 
 
@@ -116,23 +120,39 @@ class Divergence(NamedTuple):
     label: Any
 
 
-def linear_divergence(channel: Channel, at: Reply) -> Divergence:
-    r"""eq:linear-response. With $S = (1 + \chi)/\sqrt{V_k}$, $Z = z/\sqrt{V_v}$ and $F = 1 +
-    \frac{\rho^2}2\left[\frac{|S + Z|^2}{1 - w} + \frac{|S - Z|^2}{1 + w}\right]$: $\mathrm{div}g_k =
-    \frac1{V_k}\left[\frac{Lw^2}{1 - w^2} - \frac{\rho^2|Z + wS|^2}{F(1 - w^2)^2}\right]$, $\mathrm{div}g_v$ alike
-    with $S$ and $Z$ exchanged, $\partial_yg_{v,1} = \sqrt{V_k}\frac{S_1 + wZ_1}{F(1 - w^2)}$.
+class Response(NamedTuple):
+    """How the forces follow the fields: derivatives (tokens, tokens, n) of g_k by w_chi, of g_v by w_chi (that of g_k
+    by w_z is its transpose) and of g_v by w_z."""
+
+    kk: Any
+    vk: Any
+    vv: Any
+
+
+def linear_response(channel: Channel, at: Reply) -> tuple[Response, Divergence]:
+    r"""eq:linear-response. With $S = (1 + \chi)/\sqrt{V_k}$, $Z = z/\sqrt{V_v}$, $F = 1 +
+    \frac{\rho^2}2\left[\frac{|S + Z|^2}{1 - w} + \frac{|S - Z|^2}{1 + w}\right]$, $a = Z + wS$, $b = S + wZ$ and
+    $f = \frac{\rho^2}{F(1 - w^2)^2}$: $G_{kk} = \frac1{V_k}\left[\frac{w^2}{1 - w^2} - faa^T\right]$, $G_{vk} =
+    \frac1\rho\left[\frac w{1 - w^2} - fba^T\right]$, $G_{vv} = \frac1{V_v}\left[\frac{w^2}{1 - w^2} - fbb^T\right]$,
+    $\partial_yg_{v,1} = \sqrt{V_k}\frac{b_1}{F(1 - w^2)}$.
     """
     S, Z = at.weights / jnp.sqrt(channel.V_k), at.values / jnp.sqrt(channel.V_v)
-    rho_sq = channel.V_k * channel.V_v
-    w = jnp.sqrt(rho_sq) * at.residual
+    rho = jnp.sqrt(channel.V_k * channel.V_v)
+    w = rho * at.residual
     room = (1 - w) * (1 + w)
-    F = 1 + rho_sq / 2 * (jnp.sum((S + Z) ** 2, axis=0) / (1 - w) + jnp.sum((S - Z) ** 2, axis=0) / (1 + w))
+    F = 1 + rho**2 / 2 * (jnp.sum((S + Z) ** 2, axis=0) / (1 - w) + jnp.sum((S - Z) ** 2, axis=0) / (1 + w))
+    a, b, f = Z + w * S, S + w * Z, rho**2 / (F * room**2)
+    unit, even = jnp.eye(len(S))[:, :, None], w**2 / room
 
-    def divergence(pull: Any) -> Any:
-        return len(S) * w**2 / room - rho_sq * jnp.sum(pull**2, axis=0) / (F * room**2)
+    def block(scale: Any, along: Any, left: Any, right: Any) -> Any:
+        return (along * unit - f * left[:, None] * right[None, :]) / scale
 
-    label = jnp.sqrt(channel.V_k) * (S[0] + w * Z[0]) / (F * room)
-    return Divergence(-divergence(Z + w * S) / channel.V_k, -divergence(S + w * Z) / channel.V_v, label)
+    def divergence(scale: Any, pull: Any) -> Any:
+        return (len(S) * even - f * jnp.sum(pull**2, axis=0)) / scale
+
+    full = Response(block(channel.V_k, even, a, a), block(rho, w / room, b, a), block(channel.V_v, even, b, b))
+    label = jnp.sqrt(channel.V_k) * b[0] / (F * room)
+    return full, Divergence(-divergence(channel.V_k, a), -divergence(channel.V_v, b), label)
 
 
 # --- softmax over two tokens: one dimension -----------------------------------------------------
@@ -335,16 +355,14 @@ def curvature(activation: type[Activation], channel: Channel, sample: Sample, ch
     return Curvature(Jc + at.g_k, bend, J)
 
 
-class Response(NamedTuple):
-    """How the forces follow the fields: derivatives (tokens, tokens, n) of g_k by w_chi, of g_v by w_chi (that of g_k
-    by w_z is its transpose) and of g_v by w_z."""
-
-    kk: Any
-    vk: Any
-    vv: Any
-
-
 def response(activation: type[Activation], channel: Channel, sample: Sample, scores: Any) -> Response:
+    """How the forces at a minimum follow the fields."""
+    if issubclass(activation, Linear):
+        return linear_response(channel, reply(activation, channel, sample, scores))[0]
+    return general_response(activation, channel, sample, scores)
+
+
+def general_response(activation: type[Activation], channel: Channel, sample: Sample, scores: Any) -> Response:
     r"""eq:proximal-response. At a minimum $\partial\chi/\partial w_\chi = (V_k\nabla^2h)^{-1}$, so that $G_{kk} =
     \frac1{V_k}\left[(V_k\nabla^2h)^{-1} - 1\right]$, $G_{vk} = K(V_k\nabla^2h)^{-1}$ with $K = \left(r -
     \frac{sp^T}{1 + V_v|s|^2}\right)J$, and $G_{vv} = -\frac{ss^T}{1 + V_v|s|^2} + V_kKG_{vk}^T$.

@@ -15,11 +15,13 @@ _SHRINKS = 0.7
 
 
 class FixedPoints(NamedTuple):
-    """`residual` (rows,) is the largest undamped step that the map still makes from `x` (rows, k)."""
+    """`residual` (rows,) is the largest undamped step that the map still makes from `x` (rows, k); `ahead` (rows, k)
+    is where one more step would lead."""
 
     x: np.ndarray
     residual: np.ndarray
     steps: int
+    ahead: np.ndarray
 
 
 def anderson(
@@ -45,17 +47,18 @@ def anderson(
     scale = 1.0 if slope is not None else damping
     points: list[np.ndarray] = []
     moves: list[np.ndarray] = []
-    best, least, waited = x.copy(), np.full(rows, np.inf), np.zeros(rows)
+    best, ahead, least, waited = x.copy(), x.copy(), np.full(rows, np.inf), np.zeros(rows)
     steps = 0
     while steps < most:
         steps += 1
         step = function(x) - x
         size = np.where(np.all(np.isfinite(step), axis=1), np.max(np.abs(step), axis=1), np.inf)
         better, waited = size < least, np.where(size < _SHRINKS * least, 0, waited + 1)
+        move = scale * np.einsum("rij,rj->ri", gain, np.nan_to_num(step, nan=0.0, posinf=0.0, neginf=0.0))
         best[better], least[better] = x[better], size[better]
+        ahead[better] = (x + np.clip(move, -reach, reach))[better]
         if np.all((least <= tol) | ((least <= enough) & (waited >= _STALLED))):
             break
-        move = scale * np.einsum("rij,rj->ri", gain, np.nan_to_num(step, nan=0.0, posinf=0.0, neginf=0.0))
         points, moves = [*points[-memory:], x], [*moves[-memory:], move]
         new = x + np.clip(move, -reach, reach)
         for row in range(rows):
@@ -65,7 +68,7 @@ def anderson(
             if size[row] > 10 * least[row] and len(points) > memory:
                 new[row] = best[row] + 0.3 * (new[row] - best[row])  # a step that went wrong
         x = np.where((least <= tol)[:, None], best, new)
-    return FixedPoints(best, least, steps)
+    return FixedPoints(best, least, steps, ahead)
 
 
 def _mixed(points: list[np.ndarray], moves: list[np.ndarray], row: int) -> np.ndarray:

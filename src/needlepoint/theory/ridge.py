@@ -17,7 +17,6 @@ from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.predicting import Options
 from needlepoint.theory.ridge_penalty import best_penalties
 from needlepoint.theory.ridge_solutions import TOLERANCE, Solution, solve
-from needlepoint.theory.ridge_stability import judge
 
 
 @rule("predict", SpikedSLR, KeyValueAttention, Ridge)
@@ -63,7 +62,7 @@ def prediction(
 ) -> Prediction:
     """The first of the solutions as a Prediction, with everything that speaks against it."""
     best = found[0]
-    status, judged, doubts = best.status, None, []
+    status, judged, doubts = best.status, best.stability, []
     if status is Status.UNBOUNDED:
         notes += (_unheld(best, resolved),)
     elif status is Status.NOISE_LIMITED:
@@ -73,8 +72,7 @@ def prediction(
         )
     elif status is Status.MAX_STEPS:
         notes += (f"the iteration stopped where it still moves by {best.residual:.1g}.",)
-    if status in (Status.CONVERGED, Status.NOISE_LIMITED, Status.MAX_STEPS):
-        judged = judge(best.equations, best.rows)
+    if judged is not None:
         doubts = [*judged.doubts, *_apart(found)]
         if doubts:
             notes += (f"not to be trusted: {'; '.join(doubts)}.",)

@@ -61,22 +61,29 @@ class Equations:
     def minima(self, order: Order) -> list[Minima]:
         """The proximal map of every block. Row i of `order` uses scrambling i, or the only one."""
         rows = _filled(order)
-        if not self._last or not _same(self._last[0], rows):
-            self._last[:] = rows, [settled(*self.kinds, *self.numbers, rows, base) for _, base in self.blocks]
-        return self._last[1]
+        return self._once(
+            "minima", rows, lambda: [settled(*self.kinds, *self.numbers, rows, base) for _, base in self.blocks]
+        )
+
+    def _once(self, name: str, order: Order, compute: Callable[[], Any]) -> Any:
+        """What was computed last under this name, if at the same order: the map, the solution and its stability ask
+        for the same."""
+        kept = self._kept.get(name)
+        if kept is None or not _same(kept[0], order):
+            kept = self._kept[name] = order, compute()
+        return kept[1]
 
     @functools.cached_property
-    def _last(self) -> list[Any]:
-        """The last order and its minima: means and stability are often asked for at the same one."""
-        return []
+    def _kept(self) -> dict[str, tuple[Order, Any]]:
+        return {}
 
     def forget(self) -> None:
         """Free what is large and can be found again."""
-        self._last.clear()
+        self._kept.clear()
 
     def means(self, order: Order) -> Means:
         """Means over the fields, averaged over the lengths; every entry an array over the rows of `order`."""
-        return self.averaged(means, order)
+        return self._once("means", order, lambda: self.averaged(means, order))
 
     def averaged(self, function: Callable[..., T], order: Order) -> T:
         """The average over blocks of a mean over fields at their minima, over the first rows that `order` fills."""
@@ -85,7 +92,7 @@ class Equations:
             (p, function(*self.kinds, *self.numbers, rows, base, found))
             for (p, base), found in zip(self.blocks, self.minima(order), strict=True)
         ]
-        weighted = [jax.tree.map(lambda x, p=p: p * np.asarray(x[:count]), part) for p, part in parts]
+        weighted = [jax.tree.map(lambda x, p=p: p * np.asarray(x)[:count], part) for p, part in parts]
         return jax.tree.map(lambda *xs: sum(xs), *weighted)
 
     @property

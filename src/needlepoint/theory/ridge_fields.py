@@ -16,7 +16,7 @@ from needlepoint.channels.proximal import (
     Minima,
     Reply,
     Sample,
-    linear_divergence,
+    linear_response,
     patient,
     proximal,
     reply,
@@ -264,7 +264,7 @@ def means(
             V_k, V_v, m_v = forms = stein(at)
             if issubclass(activation, Linear):
                 # linear attention never jumps: derivatives do as well, and the two errors all but cancel in the risk
-                V_k, V_v, m_v = ((a + b) / 2 for a, b in zip(forms, linear_divergence(channel, at), strict=True))
+                V_k, V_v, m_v = ((a + b) / 2 for a, b in zip(forms, linear_response(channel, at)[1], strict=True))
             m_k = (
                 jnp.sum(at.g_k * base.star, axis=0) + order.m_k * V_k
                 if not spiked

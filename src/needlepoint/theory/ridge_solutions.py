@@ -24,7 +24,7 @@ from needlepoint.theory.key_search import Question as Risk
 from needlepoint.theory.key_search import TooSteep
 from needlepoint.theory.ridge_equations import COARSE, INFORMED, SCRAMBLES, UNINFORMED, Equations, pack, unpack
 from needlepoint.theory.ridge_fields import Conjugate, Order
-from needlepoint.theory.ridge_stability import judge
+from needlepoint.theory.ridge_stability import Stability, judge
 
 TOLERANCE = 3e-3
 """Of the excess risk, three standard errors of the scramblings."""
@@ -32,14 +32,17 @@ TOLERANCE = 3e-3
 _STARTS = {"uninformed": UNINFORMED, "informed": INFORMED}
 _CHEAP, _DEAR = 16, 13  # log2 of the most points a scrambling: one-dimensional proximal maps, and the others
 _WORTH = 11  # log2 of the points a scrambling beyond which stability is looked at first
+_NEARLY = 3e-3  # largest step that counts as none where starts are followed to see whether they end apart
 _FOUND = 1e-4  # largest step that counts as none where branches are sought
 _SETTLED = 1e-5  # largest step that counts as none
 _QUIET = 0.1  # or this share of the scatter of the scramblings
 _TREND = 0.3  # longest step that a curve's trend foretells
+_MIXED = 3  # neighbours that a trend is read off where their points differ
 _APART = 0.05  # coordinates that differ by more are two branches
 _HELD = 20.0  # log V beyond which nothing holds the weight
 _LOOSE = 1e3  # V beyond which a weight without penalty that does not settle is not held
 _SAMPLED = 16  # scramblings of a user's activation
+_AMPLE = 0.5  # share of the tolerance below which half as many points will do
 _RATE = 0.75  # the error falls like the number of points to this power
 
 
@@ -57,6 +60,7 @@ class Solution:
     start: str
     equations: Equations
     rows: Order
+    ahead: np.ndarray  # coordinates of the rows one step further: closer to the fixed points, their means not taken
     order: Order
     order_error: Order
     conjugate: Conjugate
@@ -67,6 +71,11 @@ class Solution:
     residual: float
     status: Status
     seed: Seed
+    stability: Stability | None = None  # where it was looked at
+
+    @property
+    def trusted(self) -> bool:
+        return self.status is Status.CONVERGED and self.stability is not None and not self.stability.doubts
 
 
 def solve(
@@ -81,18 +90,23 @@ def solve(
     near: Mapping[float, Solution] = MappingProxyType({}),
     progress: Progress = silent,
 ) -> list[Solution]:
-    """The branches that the starts lead to, the one of lowest energy first.
+    """The branches that the starts lead to, the one of lowest energy first and with its stability.
 
     `near` are solutions at neighbouring parameters, the nearest last, by their distance from these parameters: this
-    one is continued from them instead of being sought.
+    one is continued from them instead of being sought, or sought as well where one of them is not to be trusted.
     """
     coarse = Equations(task, model, alpha, penalties, COARSE, 1, seed)
-    if near:
-        continued = _continued(coarse, near, tol)
-        if continued is not None:
-            return [continued]
+    led = _continued(coarse, near, tol) if near else None
+    if led is not None and led.trusted and list(near.values())[-1].trusted:
+        return [led]
     wanted = {"both": tuple(_STARTS), "random": ("uninformed",), "informed": ("informed",)}[start]
-    found = coarse.solve(np.array([_STARTS[name] for name in wanted]), _FOUND)
+    starts = np.array([_STARTS[name] for name in wanted])
+    if led is not None:
+        ends = coarse.solve(np.array([*starts, led.seed.x]), _NEARLY).x
+        if np.max(np.ptp(ends, axis=0)) < _APART:
+            return [led]
+        starts = ends[:-1]
+    found = coarse.solve(starts, _FOUND)
     progress(0.2)
     places = [(name, Seed(x, coarse.slope(x))) for name, x in zip(wanted, found.x, strict=True)]
     if len(places) == 2:
@@ -100,7 +114,8 @@ def solve(
     solutions = [refined(coarse, name, place, tol, progress=progress) for name, place in places]
     if len(solutions) == 2 and not _differ(*solutions):
         solutions = solutions[:1]  # apart by the noise of the few points that they were sought with
-    return sorted(solutions, key=lambda s: (not math.isfinite(s.energy.value), s.energy.value))
+    best, *others = sorted(solutions, key=lambda s: (not math.isfinite(s.energy.value), s.energy.value))
+    return [_judged(best), *others]
 
 
 def _differ(one: Solution, other: Solution) -> bool:
@@ -114,23 +129,48 @@ def _continued(coarse: Equations, near: Mapping[float, Solution], tol: float) ->
     """Each scrambling from where its neighbours' solutions point; None where that does not settle."""
     last = list(near.values())[-1]
     # fewer points only where they will surely do: a second attempt costs more than is saved
-    level = max(COARSE, last.equations.log2_points - int(last.excess_risk.error < 0.4 * tol))
+    level = max(COARSE, last.equations.log2_points - int(last.excess_risk.error < _AMPLE * tol))
+    if not last.trusted:
+        level = min(level, _WORTH)
     equations = replace(coarse, log2_points=level, scrambles=SCRAMBLES)
-    # the polynomial through the neighbours with the same points, read off at distance 0
-    alike = {t: s for t, s in near.items() if s.equations.log2_points == last.equations.log2_points}
-    x, trend = pack(last.rows), 0.0
-    for t, solution in alike.items():
-        trend = trend + pack(solution.rows) * math.prod(other / (other - t) for other in alike if other != t)
-    x = x + np.clip(trend - x, -_TREND, _TREND)
+    x = _foretold(near)
     place = Seed(x.mean(axis=0), coarse.slope(x.mean(axis=0)))
     slope = np.repeat(place.slope[None], SCRAMBLES, axis=0)
-    settled = max(_settled(tol), _QUIET * float(np.max(np.std(pack(last.rows), axis=0, ddof=1))))
-    found = equations.solve(x, settled, slope, most=12)
+    scatter = _scatter(pack(last.rows)) * _falls(level - last.equations.log2_points)
+    found = equations.solve(x, max(_settled(tol), _QUIET * scatter), slope, most=12)
     if not _quiet(found, _settled(tol)):  # this point may scatter much less than its neighbour
-        found = equations.solve(found.x, _settled(tol), slope, most=12)
+        found = equations.solve(found.x, max(_settled(tol), _QUIET / 2 * _scatter(found.x)), slope, most=12)
     if not _quiet(found, _settled(tol)):
         return None
-    return refined(coarse, last.start, place, tol, _solution(equations, last.start, found, place, tol))
+    solution = _judged(_solution(equations, last.start, found, place, tol))
+    if solution.stability is None:
+        return None
+    if solution.stability.doubts:  # not worth more points
+        return solution if solution.excess_risk.error <= tol else replace(solution, status=Status.NOISE_LIMITED)
+    solution = _judged(refined(coarse, last.start, place, tol, solution))
+    return None if solution.status is Status.MAX_STEPS else solution
+
+
+def _judged(solution: Solution) -> Solution:
+    """With its stability, unless the iteration left for infinity."""
+    if solution.stability is not None or solution.status in (Status.DIVERGED, Status.UNBOUNDED):
+        return solution
+    return replace(solution, stability=judge(solution.equations, solution.rows))
+
+
+def _foretold(near: Mapping[float, Solution]) -> np.ndarray:
+    """Coordinates (scrambles, 6): the polynomial through the neighbours, read off at distance 0.
+
+    Through those with the same points as the last, scrambling by scrambling. Where they are too few, through the
+    means of the nearest: these differ by noise, which a high degree would amplify.
+    """
+    last = list(near.values())[-1]
+    x = last.ahead
+    alike = {t: s.ahead for t, s in near.items() if s.equations.log2_points == last.equations.log2_points}
+    if len(alike) < min(_MIXED, len(near)):
+        alike = {t: x + (s.ahead - x).mean(axis=0) for t, s in list(near.items())[-_MIXED:]}
+    trend = sum(rows * math.prod(other / (other - t) for other in alike if other != t) for t, rows in alike.items())
+    return x + np.clip(trend - x, -_TREND, _TREND)
 
 
 def _distinct(places: list[tuple[str, Seed]], residual: np.ndarray) -> list[tuple[str, Seed]]:
@@ -155,12 +195,15 @@ def refined(
     while solution.status in (Status.CONVERGED, Status.MAX_STEPS) and not solution.excess_risk.error <= tol:
         equations = solution.equations
         level = min(last, equations.log2_points + max(1, _more(solution.excess_risk.error, tol)))
+        if level > _WORTH:
+            solution = _judged(solution)
         # nor is what is not to be trusted in any case
-        if level == equations.log2_points or (level > _WORTH and judge(equations, solution.rows).hopeless):
-            if solution.status is Status.CONVERGED:
-                return replace(solution, status=Status.NOISE_LIMITED)
-            break
-        solution = _at_level(replace(equations, log2_points=level), name, solution.seed, tol)
+        if level == equations.log2_points or (solution.stability is not None and solution.stability.hopeless):
+            noisy = Status.NOISE_LIMITED if solution.status is Status.CONVERGED else solution.status
+            return replace(solution, status=noisy)
+        scatter = _scatter(pack(solution.rows)) * _falls(level - equations.log2_points)
+        settled = max(_settled(tol), _QUIET * scatter) if first else _settled(tol)  # a curve need not settle further
+        solution = _at_level(replace(equations, log2_points=level), name, solution.seed, tol, settled)
         progress(0.2 + 0.6 * level / last)
     return solution
 
@@ -170,12 +213,17 @@ def _more(error: float, tol: float) -> int:
     return math.ceil(math.log2(error / tol) / _RATE) if 0 < error < math.inf else 1
 
 
-def _at_level(equations: Equations, name: str, place: Seed, tol: float) -> Solution:
-    """Every scrambling's own fixed point; their mean and scatter."""
+def _falls(doublings: int) -> float:
+    """What the error after doublings of the points is of the error before."""
+    return 2.0 ** (-_RATE * doublings)
+
+
+def _at_level(equations: Equations, name: str, place: Seed, tol: float, first: float | None = None) -> Solution:
+    """Every scrambling's own fixed point; their mean and scatter. `first` is the step that counts as none at first."""
     rows = np.repeat(place.x[None], equations.scrambles, axis=0)
     slopes = np.repeat(place.slope[None], equations.scrambles, axis=0)
     settled = _settled(tol)
-    found = equations.solve(rows, settled, slopes, most=12)
+    found = equations.solve(rows, first or settled, slopes, most=12)
     if not _quiet(found, settled):
         found = equations.solve(found.x, settled, slopes, most=30)
     if not _quiet(found, settled):  # the slope may belong elsewhere: damped, without it
@@ -206,6 +254,7 @@ def _solution(equations: Equations, name: str, found: FixedPoints, place: Seed, 
         name,
         equations,
         order,
+        found.ahead,
         centre,
         Order(*(_estimate(x).error for x in order)),
         Conjugate(*(float(np.mean(x)) for x in hat)),
@@ -221,8 +270,12 @@ def _solution(equations: Equations, name: str, found: FixedPoints, place: Seed, 
 
 def _quiet(found: FixedPoints, settled: float) -> bool:
     """Is what the iteration still moves far below what the scramblings differ by?"""
-    scatter = np.max(np.std(found.x, axis=0, ddof=1))
-    return bool(np.all(found.residual <= max(settled, _QUIET * scatter)))
+    return bool(np.all(found.residual <= max(settled, _QUIET * _scatter(found.x))))
+
+
+def _scatter(x: np.ndarray) -> float:
+    """What the scramblings differ by in the coordinate where they differ most."""
+    return float(np.max(np.std(x, axis=0, ddof=1)))
 
 
 def _estimate(rows: np.ndarray) -> Estimate:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from needlepoint.channels.proximal import Channel, Minima, curvature, response
-from needlepoint.models.activations import Activation
+from needlepoint.models.activations import Activation, Linear
 from needlepoint.tasks.single_location import SingleLocation, SpikedSLR
 from needlepoint.theory.ridge_equations import COARSE, Equations
 from needlepoint.theory.ridge_fields import Base, Order, fields, place
@@ -22,6 +22,7 @@ are less than this share of it: training from different starts was seen to disag
 
 _CLEAR = 0.7  # replicons below this need no second look
 _POINTS = 12  # log2 of the points a scrambling that stability is judged with; its means have heavy tails
+_SPARE = 13  # or so many, if they were used before
 _FLAT = 1e-4  # slope times V_k below which a rival is a minimum
 
 
@@ -73,7 +74,8 @@ class Stability:
 def judge(equations: Equations, order: Order) -> Stability:
     """Stability at one order a scrambling: by few points where they leave no doubt, otherwise by a fixed number."""
     judged, mine = None, equations.log2_points
-    for level in (COARSE, _POINTS) if equations.is_cheap else (min(_POINTS, mine),):
+    enough = mine if _POINTS <= mine <= _SPARE else _POINTS  # their minima are known
+    for level in (COARSE, enough) if equations.is_cheap else (min(_POINTS, mine),):
         judged = stability(equations if level == mine else replace(equations, log2_points=level), order)
         if judged.replicon + 5 * judged.replicon_error < _CLEAR and judged.rivals == 0:
             break
@@ -102,8 +104,10 @@ def _responses(
         def square(block: Any) -> Any:
             return mean(jnp.sum(block**2, axis=(0, 1)))
 
-        slope = curvature(activation, channel, sample, found.rival).slope
-        rivals = jnp.isfinite(found.gap) & (jnp.max(jnp.abs(slope), axis=0) * order.V_k < _FLAT)
+        rivals = jnp.isfinite(found.gap)
+        if not issubclass(activation, Linear):  # which has one minimum
+            slope = curvature(activation, channel, sample, found.rival).slope
+            rivals &= jnp.max(jnp.abs(slope), axis=0) * order.V_k < _FLAT
         return Responses(
             square(G.kk),
             square(G.vk),
