@@ -34,8 +34,8 @@ def best_penalties(
     def risk(x: Any) -> float:
         x = np.clip(x, low, high)
         penalties = (math.exp(x[0]), math.exp(x[1]))
-        near = {1.0: last[0]} if last else {}
-        found = solve(task, model, learner.alpha, penalties, start=learner.start, tol=_ROUGH, seed=seed, near=near)[0]
+        given = {"start": learner.start, "tol": _ROUGH, "seed": seed, "careful": False}
+        found = solve(task, model, learner.alpha, penalties, near={1.0: last[0]} if last else {}, **given)[0]
         if found.status is not Status.CONVERGED:
             return 10.0  # more than predicting zero costs
         last[:] = [found]

@@ -88,16 +88,18 @@ def solve(
     tol: float = TOLERANCE,
     seed: int = 0,
     near: Mapping[float, Solution] = MappingProxyType({}),
+    careful: bool = True,
     progress: Progress = silent,
 ) -> list[Solution]:
     """The branches that the starts lead to, the one of lowest energy first and with its stability.
 
     `near` are solutions at neighbouring parameters, the nearest last, by their distance from these parameters: this
     one is continued from them instead of being sought, or sought as well where one of them is not to be trusted.
+    Without care stability is not looked at, and what is continued is taken as it is.
     """
     coarse = Equations(task, model, alpha, penalties, COARSE, 1, seed)
-    led = _continued(coarse, near, tol) if near else None
-    if led is not None and led.trusted and list(near.values())[-1].trusted:
+    led = _continued(coarse, near, tol, careful) if near else None
+    if led is not None and (not careful or (led.trusted and list(near.values())[-1].trusted)):
         return [led]
     wanted = {"both": tuple(_STARTS), "random": ("uninformed",), "informed": ("informed",)}[start]
     starts = np.array([_STARTS[name] for name in wanted])
@@ -115,7 +117,7 @@ def solve(
     if len(solutions) == 2 and not _differ(*solutions):
         solutions = solutions[:1]  # apart by the noise of the few points that they were sought with
     best, *others = sorted(solutions, key=lambda s: (not math.isfinite(s.energy.value), s.energy.value))
-    return [_judged(best), *others]
+    return [_judged(best) if careful else best, *others]
 
 
 def _differ(one: Solution, other: Solution) -> bool:
@@ -125,7 +127,7 @@ def _differ(one: Solution, other: Solution) -> bool:
     return not np.all(gap <= np.maximum(error, _APART * np.abs(one.order)))
 
 
-def _continued(coarse: Equations, near: Mapping[float, Solution], tol: float) -> Solution | None:
+def _continued(coarse: Equations, near: Mapping[float, Solution], tol: float, careful: bool = True) -> Solution | None:
     """Each scrambling from where its neighbours' solutions point; None where that does not settle."""
     last = list(near.values())[-1]
     # fewer points only where they will surely do: a second attempt costs more than is saved
@@ -142,7 +144,10 @@ def _continued(coarse: Equations, near: Mapping[float, Solution], tol: float) ->
         found = equations.solve(found.x, max(_settled(tol), _QUIET / 2 * _scatter(found.x)), slope, most=12)
     if not _quiet(found, _settled(tol)):
         return None
-    solution = _judged(_solution(equations, last.start, found, place, tol))
+    solution = _solution(equations, last.start, found, place, tol)
+    if not careful:
+        return refined(coarse, last.start, place, tol, solution)
+    solution = _judged(solution)
     if solution.stability is None:
         return None
     if solution.stability.doubts:  # not worth more points
