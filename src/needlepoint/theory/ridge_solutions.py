@@ -33,6 +33,7 @@ _STARTS = {"uninformed": UNINFORMED, "informed": INFORMED}
 _CHEAP, _DEAR = 16, 13  # log2 of the most points a scrambling: one-dimensional proximal maps, and the others
 _WORTH = 11  # log2 of the points a scrambling beyond which stability is looked at first
 _NEARLY = 3e-3  # largest step that counts as none where starts are followed to see whether they end apart
+_DOUBTFUL = 12  # log2 of the most points a scrambling next to what is not to be trusted
 _FOUND = 1e-4  # largest step that counts as none where branches are sought
 _SETTLED = 1e-5  # largest step that counts as none
 _QUIET = 0.1  # or this share of the scatter of the scramblings
@@ -133,27 +134,39 @@ def _continued(coarse: Equations, near: Mapping[float, Solution], tol: float, ca
     # fewer points only where they will surely do: a second attempt costs more than is saved
     level = max(COARSE, last.equations.log2_points - int(last.excess_risk.error < _AMPLE * tol))
     if not last.trusted:
-        level = min(level, _WORTH)
+        level = min(level, _DOUBTFUL)
     equations = replace(coarse, log2_points=level, scrambles=SCRAMBLES)
-    x = _foretold(near)
-    place = Seed(x.mean(axis=0), coarse.slope(x.mean(axis=0)))
-    slope = np.repeat(place.slope[None], SCRAMBLES, axis=0)
-    scatter = _scatter(pack(last.rows)) * _falls(level - last.equations.log2_points)
-    found = equations.solve(x, max(_settled(tol), _QUIET * scatter), slope, most=12)
+    x, slope = _foretold(near), last.seed.slope
+    if level > COARSE + 1:  # a new slope costs less than a step
+        slope = coarse.slope(x.mean(axis=0))
+    settled = max(_settled(tol), _QUIET * _scatter(pack(last.rows)) * _falls(level - last.equations.log2_points))
+    found = equations.solve(x, settled, _for_all(slope), most=2)
+    if np.max(found.residual) > settled:
+        slope = coarse.slope(found.ahead.mean(axis=0))
+        found = equations.solve(found.ahead, settled, _for_all(slope), most=12)
     if not _quiet(found, _settled(tol)):  # this point may scatter much less than its neighbour
-        found = equations.solve(found.x, max(_settled(tol), _QUIET / 2 * _scatter(found.x)), slope, most=12)
+        closer = max(_settled(tol), _QUIET / 2 * _scatter(found.x))
+        found = equations.solve(found.ahead, closer, _for_all(slope), most=12)
     if not _quiet(found, _settled(tol)):
         return None
+    place = Seed(found.x.mean(axis=0), slope)
     solution = _solution(equations, last.start, found, place, tol)
     if not careful:
         return refined(coarse, last.start, place, tol, solution)
     solution = _judged(solution)
     if solution.stability is None:
         return None
-    if solution.stability.doubts:  # not worth more points
-        return solution if solution.excess_risk.error <= tol else replace(solution, status=Status.NOISE_LIMITED)
+    if solution.stability.doubts:
+        if solution.excess_risk.error <= tol:
+            return solution
+        # more points are not worth it, or might dispel the doubts
+        return replace(solution, status=Status.NOISE_LIMITED) if solution.stability.hopeless else None
     solution = _judged(refined(coarse, last.start, place, tol, solution))
     return None if solution.status is Status.MAX_STEPS else solution
+
+
+def _for_all(slope: np.ndarray) -> np.ndarray:
+    return np.repeat(slope[None], SCRAMBLES, axis=0)
 
 
 def _judged(solution: Solution) -> Solution:
