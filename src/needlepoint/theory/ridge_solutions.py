@@ -153,7 +153,7 @@ def _continued(coarse: Equations, near: Mapping[float, Solution], tol: float, ca
     solution = _solution(equations, last.start, found, place, tol)
     if not careful:
         return refined(coarse, last.start, place, tol, solution)
-    solution = _judged(solution)
+    solution = _judged(solution, last)
     if solution.stability is None:
         return None
     if solution.stability.doubts:
@@ -161,7 +161,7 @@ def _continued(coarse: Equations, near: Mapping[float, Solution], tol: float, ca
             return solution
         # more points are not worth it, or might dispel the doubts
         return replace(solution, status=Status.NOISE_LIMITED) if solution.stability.hopeless else None
-    solution = _judged(refined(coarse, last.start, place, tol, solution))
+    solution = _judged(refined(coarse, last.start, place, tol, solution), solution)
     return None if solution.status is Status.MAX_STEPS else solution
 
 
@@ -169,11 +169,11 @@ def _for_all(slope: np.ndarray) -> np.ndarray:
     return np.repeat(slope[None], SCRAMBLES, axis=0)
 
 
-def _judged(solution: Solution) -> Solution:
+def _judged(solution: Solution, near: Solution | None = None) -> Solution:
     """With its stability, unless the iteration left for infinity."""
     if solution.stability is not None or solution.status in (Status.DIVERGED, Status.UNBOUNDED):
         return solution
-    return replace(solution, stability=judge(solution.equations, solution.rows))
+    return replace(solution, stability=judge(solution.equations, solution.rows, near and near.stability))
 
 
 def _foretold(near: Mapping[float, Solution]) -> np.ndarray:

@@ -53,6 +53,11 @@ class Stability:
     matrix: np.ndarray
 
     @property
+    def is_clear(self) -> bool:
+        """Does this need no second look?"""
+        return self.replicon + 5 * self.replicon_error < _CLEAR and self.rivals == 0
+
+    @property
     def doubts(self) -> list[str]:
         """What speaks against the replica-symmetric answer."""
         found = []
@@ -71,13 +76,15 @@ class Stability:
         return bool(self.doubts) and not 1 <= self.replicon < 1 + 5 * self.replicon_error
 
 
-def judge(equations: Equations, order: Order) -> Stability:
-    """Stability at one order a scrambling: by few points where they leave no doubt, otherwise by a fixed number."""
+def judge(equations: Equations, order: Order, near: Stability | None = None) -> Stability:
+    """Stability at one order a scrambling: by few points where they leave no doubt, otherwise by a fixed number, and by
+    that at once where the stability of a neighbour was not clear."""
     judged, mine = None, equations.log2_points
     enough = mine if _POINTS <= mine <= _SPARE else _POINTS  # their minima are known
-    for level in (COARSE, enough) if equations.is_cheap else (min(_POINTS, mine),):
+    levels = (COARSE, enough) if near is None or near.is_clear else (enough,)
+    for level in levels if equations.is_cheap else (min(_POINTS, mine),):
         judged = stability(equations if level == mine else replace(equations, log2_points=level), order)
-        if judged.replicon + 5 * judged.replicon_error < _CLEAR and judged.rivals == 0:
+        if judged.is_clear:
             break
     assert judged is not None
     return judged
