@@ -246,7 +246,7 @@ def test_a_weight_that_nothing_holds_is_said_to_be_so():
     assert found.train_loss.value < 1e-3
 
 
-def test_a_tolerance_that_the_most_points_do_not_meet_is_reported():
+def test_a_tolerance_that_the_most_points_do_not_meet_is_reported(document):
     question = SPIKED, K(ndl.Linear()), ndl.Ridge(5.0, 2.0)
     with pytest.raises(ndl.NotConverged, match="NOISE_LIMITED") as caught:
         ndl.predict(*question, tol=1e-7)
@@ -255,6 +255,8 @@ def test_a_tolerance_that_the_most_points_do_not_meet_is_reported():
     assert found.status is ndl.Status.NOISE_LIMITED
     assert 1e-7 < found.excess_risk.error < 1e-2
     assert found.stable is True
+    words = [w for name, part in zip(("--task", "--model", "--learner"), question, strict=True) for w in (name, part)]
+    assert document("predict", *words, "--tol", 1e-7, code=3) == json.loads(json.dumps(found.to_json()))
 
 
 # --- the command line ----------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from needlepoint.cli_options import (
     Seed,
     SpecFile,
     Task,
+    Tol,
     check_target,
     progress_bar,
     read_specs,
@@ -114,6 +115,7 @@ def predict(
     spec: SpecFile = None,
     changes: Changes = None,
     seed: Seed = 0,
+    tol: Tol = None,
     plot: Picture = None,
     as_json: AsJson = False,
 ) -> None:
@@ -123,7 +125,7 @@ def predict(
     import needlepoint as ndl
 
     with progress_bar("predict") as update:
-        result = ndl.predict(*specs, seed=seed, throw=False, progress=update)
+        result = ndl.predict(*specs, seed=seed, tol=tol, throw=False, progress=update)
     _show(result, plot, as_json)
 
 
@@ -164,6 +166,7 @@ def compare(
     repeats: Repeats = 16,
     samples: Samples = 20_000,
     seed: Seed = 0,
+    tol: Tol = None,
     plot: Picture = None,
     as_json: AsJson = False,
 ) -> None:
@@ -173,7 +176,7 @@ def compare(
     import needlepoint as ndl
 
     with progress_bar("predict") as update:
-        prediction = ndl.predict(*specs, seed=seed, throw=False, progress=update)
+        prediction = ndl.predict(*specs, seed=seed, tol=tol, throw=False, progress=update)
     if not prediction.status.ok:
         print(dumps({"prediction": prediction, "measurements": [], "comparison": None}) if as_json else prediction)
         _draw(prediction, (), plot, as_json)

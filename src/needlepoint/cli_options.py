@@ -24,6 +24,7 @@ Learner = Annotated[str | None, typer.Option(help='"Population()", "BayesOptimal
 SpecFile = Annotated[Path | None, typer.Option("--spec", help="TOML or JSON file with task, model, learner")]
 Changes = Annotated[list[str] | None, typer.Option("--set", help="Change a field: learner.lr=0.001 (repeatable)")]
 Seed = Annotated[int, typer.Option(help="Seed of what is random", min=0, max=2**63 - 1)]
+Tol = Annotated[float | None, typer.Option(help="How well the answer is to be known; none is the solver's own choice")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output")]
 Repeats = Annotated[int, typer.Option(help="Independent repeats")]
 Samples = Annotated[int, typer.Option(help="Test sequences a repeat")]
