@@ -35,12 +35,14 @@ def anderson(
     memory: int = 5,
     reach: float = 0.7,
     enough: float = 0.0,
+    close: np.ndarray | float = 0.0,
 ) -> FixedPoints:
     """Iterate x -> f(x) with Anderson's acceleration until every row's step is below `tol`.
 
     With `slope`, the Jacobian of f nearby (rows, k, k), steps are Newton's with it; without, damped. `reach` bounds a
-    step in each coordinate. Rows whose step is below `enough` may end where it shrinks no more, as it does where the
-    map has small jumps. Rows that do not converge are returned at the point with their smallest residual.
+    step in each coordinate. Rows also end where the next move is below `close` in every coordinate (k,). Rows whose
+    step is below `enough` may end where it shrinks no more, as it does where the map has small jumps. Rows that do not
+    converge are returned at the point with their smallest residual.
     """
     rows, k = x.shape
     gain = np.linalg.inv(np.eye(k) - slope) if slope is not None else np.broadcast_to(np.eye(k), (rows, k, k))
@@ -57,7 +59,8 @@ def anderson(
         move = scale * np.einsum("rij,rj->ri", gain, np.nan_to_num(step, nan=0.0, posinf=0.0, neginf=0.0))
         best[better], least[better] = x[better], size[better]
         ahead[better] = (x + np.clip(move, -reach, reach))[better]
-        if np.all((least <= tol) | ((least <= enough) & (waited >= _STALLED))):
+        ended = (least <= tol) | ((size == least) & np.all(np.abs(move) < close, axis=1))
+        if np.all(ended | ((least <= enough) & (waited >= _STALLED))):
             break
         points, moves = [*points[-memory:], x], [*moves[-memory:], move]
         new = x + np.clip(move, -reach, reach)
@@ -67,7 +70,7 @@ def anderson(
                 new[row] = x[row] + np.clip(_mixed(points, moves, row), -reach, reach)
             if size[row] > 10 * least[row] and len(points) > memory:
                 new[row] = best[row] + 0.3 * (new[row] - best[row])  # a step that went wrong
-        x = np.where((least <= tol)[:, None], best, new)
+        x = np.where(ended[:, None], best, new)
     return FixedPoints(best, least, steps, ahead)
 
 

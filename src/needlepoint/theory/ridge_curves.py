@@ -20,6 +20,7 @@ from needlepoint.theory.ridge_solutions import Solution
 
 _MEMORY = 4  # points that the next one is foretold from
 _SMALL = 1e-3
+_ALIKE = 0.1  # share of the distance to the next point that two others must be apart
 
 
 @rule("predict_curves", SpikedSLR, KeyValueAttention, Ridge)
@@ -41,7 +42,7 @@ def _solve(curves: Curves, options: Options) -> list[list[Prediction]]:
             assert isinstance(model, KeyValueAttention)
             assert isinstance(learner, Ridge)
             require_ridge(task, model)
-            near = {place - t: solution for t, solution in known[-_MEMORY:]}
+            near = {place - t: solution for t, solution in _spread(known[-_MEMORY:], place)}
             found = branches(task, model, learner, quiet, near=near)
             row.append(prediction(task, model, learner, learner, options, found))
             # two branches: the next point is sought again, so that none is missed
@@ -52,8 +53,19 @@ def _solve(curves: Curves, options: Options) -> list[list[Prediction]]:
     return answers
 
 
+def _spread(known: list[tuple[float, Solution]], place: float) -> list[tuple[float, Solution]]:
+    """Without those that almost coincide, as seen from `place`, with a later one: a trend would magnify their noise."""
+    kept: list[tuple[float, Solution]] = []
+    for t, solution in reversed(known):
+        if not kept or kept[0][0] - t > _ALIKE * (place - kept[0][0]):
+            kept.insert(0, (t, solution))
+    return kept
+
+
 def _places(curve: Sequence[Question]) -> list[float]:
     """How far along the curve each question is, in the logarithms of its numbers."""
+    if not curve:
+        return []
     numbers = np.array([[x for part in q if part is not None for x in lower(part)[1].values()] for q in curve])
     logs = np.log(np.abs(numbers) + _SMALL)
     return np.concatenate([[0.0], np.cumsum(np.abs(np.diff(logs, axis=0)).sum(axis=1) + _SMALL)]).tolist()

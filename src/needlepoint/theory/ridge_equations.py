@@ -131,8 +131,15 @@ class Equations:
             columns += [m * np.exp(log_V), np.maximum(np.log(np.maximum(q, 1e-300)) + 2 * log_V, _LEAST), log_V]
         return np.stack(columns, axis=-1)
 
-    def solve(self, x: np.ndarray, tol: float, slope: np.ndarray | None = None, most: int = _MOST) -> FixedPoints:
-        return anderson(self.map, x, tol=tol, most=most, slope=slope, enough=_ENOUGH)
+    def solve(
+        self,
+        x: np.ndarray,
+        tol: float,
+        slope: np.ndarray | None = None,
+        most: int = _MOST,
+        close: np.ndarray | float = 0.0,
+    ) -> FixedPoints:
+        return anderson(self.map, x, tol=tol, most=most, slope=slope, enough=_ENOUGH, close=close)
 
     def slope(self, x: np.ndarray) -> np.ndarray:
         """The Jacobian of the map at one point (6,)."""

@@ -37,6 +37,7 @@ _DOUBTFUL = 12  # log2 of the most points a scrambling next to what is not to be
 _FOUND = 1e-4  # largest step that counts as none where branches are sought
 _SETTLED = 1e-5  # largest step that counts as none
 _QUIET = 0.1  # or this share of the scatter of the scramblings
+_CLOSE = 0.15  # share of a coordinate's scatter that it may be off by on a curve
 _TREND = 0.3  # longest step that a curve's trend foretells
 _MIXED = 3  # neighbours that a trend is read off where their points differ
 _APART = 0.05  # coordinates that differ by more are two branches
@@ -106,7 +107,9 @@ def solve(
     starts = np.array([_STARTS[name] for name in wanted])
     if led is not None:
         ends = coarse.solve(np.array([*starts, led.seed.x]), _NEARLY).x
-        if np.max(np.ptp(ends, axis=0)) < _APART:
+        noise = 3 * _scatter(pack(led.rows)) * _falls(COARSE - led.equations.log2_points)
+        stays = np.all(np.abs(ends[-1] - led.seed.x) < _APART + noise)
+        if stays and np.max(np.ptp(ends, axis=0)) < _APART:
             return [led]
         starts = ends[:-1]
     found = coarse.solve(starts, _FOUND)
@@ -139,15 +142,15 @@ def _continued(coarse: Equations, near: Mapping[float, Solution], tol: float, ca
     x, slope = _foretold(near), last.seed.slope
     if level > COARSE + 1:  # a new slope costs less than a step
         slope = coarse.slope(x.mean(axis=0))
-    settled = max(_settled(tol), _QUIET * _scatter(pack(last.rows)) * _falls(level - last.equations.log2_points))
-    found = equations.solve(x, settled, _for_all(slope), most=2)
-    if np.max(found.residual) > settled:
+    settled, close = _settled(tol), _CLOSE * _scatter(pack(last.rows)) * _falls(level - last.equations.log2_points)
+    found = equations.solve(x, settled, _for_all(slope), most=2, close=close)
+    if not _near(found, settled, close):
         slope = coarse.slope(found.ahead.mean(axis=0))
-        found = equations.solve(found.ahead, settled, _for_all(slope), most=12)
-    if not _quiet(found, _settled(tol)):  # this point may scatter much less than its neighbour
-        closer = max(_settled(tol), _QUIET / 2 * _scatter(found.x))
-        found = equations.solve(found.ahead, closer, _for_all(slope), most=12)
-    if not _quiet(found, _settled(tol)):
+        found = equations.solve(found.ahead, settled, _for_all(slope), most=12, close=close)
+    if not _near(found, settled):  # this point may scatter much less than its neighbour
+        closer = _CLOSE / 2 * _scatter(found.x)
+        found = equations.solve(found.ahead, settled, _for_all(slope), most=12, close=closer)
+    if not _near(found, settled):
         return None
     place = Seed(found.x.mean(axis=0), slope)
     solution = _solution(equations, last.start, found, place, tol)
@@ -162,7 +165,7 @@ def _continued(coarse: Equations, near: Mapping[float, Solution], tol: float, ca
         # more points are not worth it, or might dispel the doubts
         return replace(solution, status=Status.NOISE_LIMITED) if solution.stability.hopeless else None
     solution = _judged(refined(coarse, last.start, place, tol, solution), solution)
-    return None if solution.status is Status.MAX_STEPS else solution
+    return None if solution.stability is None or solution.status is Status.MAX_STEPS else solution
 
 
 def _for_all(slope: np.ndarray) -> np.ndarray:
@@ -220,8 +223,8 @@ def refined(
             noisy = Status.NOISE_LIMITED if solution.status is Status.CONVERGED else solution.status
             return replace(solution, status=noisy)
         scatter = _scatter(pack(solution.rows)) * _falls(level - equations.log2_points)
-        settled = max(_settled(tol), _QUIET * scatter) if first else _settled(tol)  # a curve need not settle further
-        solution = _at_level(replace(equations, log2_points=level), name, solution.seed, tol, settled)
+        close = _CLOSE * scatter if first else 0.0  # a curve need not settle further
+        solution = _at_level(replace(equations, log2_points=level), name, solution.seed, tol, close)
         progress(0.2 + 0.6 * level / last)
     return solution
 
@@ -236,12 +239,12 @@ def _falls(doublings: int) -> float:
     return 2.0 ** (-_RATE * doublings)
 
 
-def _at_level(equations: Equations, name: str, place: Seed, tol: float, first: float | None = None) -> Solution:
-    """Every scrambling's own fixed point; their mean and scatter. `first` is the step that counts as none at first."""
+def _at_level(equations: Equations, name: str, place: Seed, tol: float, close: np.ndarray | float = 0.0) -> Solution:
+    """Every scrambling's own fixed point; their mean and scatter. At first coordinates may be off by `close`."""
     rows = np.repeat(place.x[None], equations.scrambles, axis=0)
     slopes = np.repeat(place.slope[None], equations.scrambles, axis=0)
     settled = _settled(tol)
-    found = equations.solve(rows, first or settled, slopes, most=12)
+    found = equations.solve(rows, settled, slopes, most=12, close=close)
     if not _quiet(found, settled):
         found = equations.solve(found.x, settled, slopes, most=30)
     if not _quiet(found, settled):  # the slope may belong elsewhere: damped, without it
@@ -288,12 +291,19 @@ def _solution(equations: Equations, name: str, found: FixedPoints, place: Seed, 
 
 def _quiet(found: FixedPoints, settled: float) -> bool:
     """Is what the iteration still moves far below what the scramblings differ by?"""
-    return bool(np.all(found.residual <= max(settled, _QUIET * _scatter(found.x))))
+    return bool(np.all(found.residual <= max(settled, _QUIET * np.max(_scatter(found.x)))))
 
 
-def _scatter(x: np.ndarray) -> float:
-    """What the scramblings differ by in the coordinate where they differ most."""
-    return float(np.max(np.std(x, axis=0, ddof=1)))
+def _near(found: FixedPoints, settled: float, close: np.ndarray | None = None) -> bool:
+    """Is every coordinate closer to its fixed point than `close`, in the mean square over rows that do not stand yet?
+    Without it, than a share of what the scramblings differ by."""
+    off = np.where((found.residual > settled)[:, None], found.ahead - found.x, 0.0)
+    return bool(np.all(np.sqrt(np.mean(off**2, axis=0)) <= (_CLOSE * _scatter(found.x) if close is None else close)))
+
+
+def _scatter(x: np.ndarray) -> np.ndarray:
+    """What the scramblings differ by, coordinate by coordinate."""
+    return np.std(x, axis=0, ddof=1)
 
 
 def _estimate(rows: np.ndarray) -> Estimate:

@@ -23,6 +23,7 @@ are less than this share of it: training from different starts was seen to disag
 _CLEAR = 0.7  # replicons below this need no second look
 _POINTS = 12  # log2 of the points a scrambling that stability is judged with; its means have heavy tails
 _SPARE = 13  # or so many, if they were used before
+_IDLE = 1e-9  # share of what holds a weight below which its forces do not depend on it
 _FLAT = 1e-4  # slope times V_k below which a rival is a minimum
 
 
@@ -139,11 +140,13 @@ def stability(equations: Equations, order: Order) -> Stability:
     A[:, 1, 0], A[:, 1, 1] = order.V_v**2 * total.kv, order.V_v**2 * total.vv
     A *= equations.alpha
     replicons = np.max(np.abs(np.linalg.eigvals(A)), axis=1)
-    # the two sides see the same jumps; the larger weight counts
-    weights = np.stack([stein.V_k / np.mean(total.trace_k) - 1, stein.V_v / np.mean(total.trace_v) - 1])
-    weights -= np.stack([total.trace_k / np.mean(total.trace_k) - 1, total.trace_v / np.mean(total.trace_v) - 1])
+    # the two sides see the same jumps; the larger weight counts, and that of a side without forces is none
+    slopes, stein = np.stack([total.trace_k, total.trace_v]), np.stack([stein.V_k, stein.V_v])
+    typical = slopes.mean(axis=1, keepdims=True)
+    idle = equations.alpha * np.abs(typical) * np.mean([order.V_k, order.V_v], axis=1, keepdims=True) < _IDLE
+    weights = np.where(idle, 0.0, (stein - slopes) / np.where(idle, 1.0, typical))
     lam = np.array(equations.penalties)
-    held = lam + equations.alpha * np.abs([np.mean(total.trace_k), np.mean(total.trace_v)])
+    held = lam + equations.alpha * np.abs(typical[:, 0])
     shares = np.abs(weights.mean(axis=1)) * (held - lam) / held
     means, errors = weights.mean(axis=1), weights.std(axis=1, ddof=1) / np.sqrt(rows)
     worst = int(np.argmax(np.abs(means)))
