@@ -43,6 +43,19 @@ def test_newton_with_the_slope_needs_one_step_within_reach():
 
 
 @pytest.mark.exact
+def test_rows_end_where_every_coordinate_is_close_enough():
+    x, slope = np.array([[0.5, 0.7]]), np.zeros((1, 2, 2))
+    slope[0] = np.diag([-0.6, -0.6])  # roughly
+    root = 0.7390851332151607
+    loose = anderson(np.cos, x, tol=1e-12, most=50, slope=slope, close=np.array([1e-2, 1e-2]))
+    tight = anderson(np.cos, x, tol=1e-12, most=50, slope=slope, close=np.array([1e-6, 1e-2]))
+    assert loose.steps < tight.steps
+    assert np.all(np.abs(loose.ahead - loose.x) < 1e-2)
+    assert 1e-6 < np.abs(loose.x[0, 0] - root) < 1e-2
+    assert np.abs(tight.x[0, 0] - root) < 2e-6
+
+
+@pytest.mark.exact
 def test_one_more_step_is_told():
     slope = np.repeat(0.9 * MATRIX[None], 3, axis=0)
     found = anderson(affine, FIXED + 0.1, tol=1e-2, most=60, slope=slope)

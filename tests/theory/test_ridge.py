@@ -6,11 +6,12 @@ import math
 from pathlib import Path
 
 import jax
+import numpy as np
 import pytest
 
 import needlepoint as ndl
 from needlepoint.theory.curves import predict_curves
-from needlepoint.theory.ridge_equations import COARSE, Equations
+from needlepoint.theory.ridge_equations import COARSE, Equations, pack, unpack
 from needlepoint.theory.ridge_solutions import _continued, solve
 
 REFERENCE = json.loads((Path(__file__).parent.parent / "reference" / "softmax-location.json").read_text())["values"]
@@ -197,7 +198,7 @@ def test_curves_are_points(model):
         alone = ndl.predict(*question, throw=False, tol=0.02)
         assert (found.status, found.stable) == (alone.status, alone.stable)
         assert found.learner == question[2]
-        # the same scramblings, perhaps with other numbers of points
+        # the same scramblings where the numbers of points are the same
         assert (
             abs(found.excess_risk.value - alone.excess_risk.value) < found.excess_risk.error + alone.excess_risk.error
         )
@@ -220,17 +221,18 @@ def test_a_point_continued_from_an_unstable_neighbour_is_its_own():
     """Where scramblings scatter widely the next point must not be taken for settled where it stands."""
     task, model = ndl.SpikedSLR(2, snr=2, noise=0.1), ndl.KeyValueAttention(ndl.Softmax())
     with jax.enable_x64(True):
-        wild, calm = (solve(task, model, 2.0, (lam, lam), tol=1.0)[0] for lam in (0.03, 0.3))
+        wild, calm = (solve(task, model, 2.0, (lam, lam), tol=1.0)[0] for lam in (0.06, 0.3))
         led = _continued(Equations(task, model, 2.0, (0.3, 0.3), COARSE, 1, 0), {1.0: wild}, 1.0)
     assert led is not None
-    assert abs(wild.excess_risk.value - calm.excess_risk.value) > 0.1
+    assert wild.excess_risk.error > 3 * calm.excess_risk.error
+    assert wild.excess_risk.value - calm.excess_risk.value > 0.03
     assert led.status is ndl.Status.CONVERGED
     assert led.excess_risk.value == pytest.approx(calm.excess_risk.value, abs=1e-3)  # the same points
 
 
 def test_a_curve_through_what_is_not_to_be_trusted():
     """The unstable branch goes on beside a stable one that no neighbour leads to; training ends in the stable one."""
-    alphas = (3.3, 3.45, 3.6, 3.75, 3.9)
+    alphas = (3.3, 3.4, 3.5, 3.6, 3.7, 3.8)
     curve = [(SPIKED, LINEAR, ndl.Ridge(alpha, 0.1)) for alpha in alphas]
     with jax.enable_x64(True):
         (led,) = solve(SPIKED, LINEAR, 3.3, (0.1, 0.1), tol=1.0)
@@ -238,10 +240,43 @@ def test_a_curve_through_what_is_not_to_be_trusted():
             led = _continued(Equations(SPIKED, LINEAR, alpha, (0.1, 0.1), COARSE, 1, 0), {0.1: led}, 1.0, careful=False)
             assert led is not None
     alone = [ndl.predict(*question, throw=False, tol=0.02) for question in curve]
-    assert [one.stable for one in alone] == [False, True, True]
-    assert led.excess_risk.value > 5 * alone[1].excess_risk.value
+    assert [one.stable for one in alone][::5] == [False, True]
+    assert led.excess_risk.value > 5 * alone[-1].excess_risk.value
     for found, one in zip(predict_curves([curve], tol=0.02)[0], alone, strict=True):
         assert found.stable == one.stable
         if one.stable:
             gap = abs(found.excess_risk.value - one.excess_risk.value)
             assert gap < found.excess_risk.error + one.excess_risk.error
+
+
+def test_a_curve_is_solved_to_a_share_of_its_errors():
+    """What the iteration leaves is below .3 of every error, however fast it converges; a coordinate that hardly
+    scatters is not excused by one that does."""
+    near = {}
+    with jax.enable_x64(True):
+        for place, alpha in enumerate((2.2, 2.5, 2.8, 3.2, 3.64)):
+            (found,) = solve(SPIKED, SOFTMAX, alpha, (0.5, 0.5), near={place - t: s for t, s in near.items()})
+            near[place] = found
+            x = pack(found.rows)
+            slope = np.repeat(found.seed.slope[None], len(x), axis=0)
+            exact = found.equations.solve(x, 1e-8, slope, most=40)
+            assert np.max(exact.residual) <= 1e-8
+            gaps = [abs(np.mean(a - b)) for a, b in zip(found.rows, unpack(exact.x), strict=True)]
+            assert all(gap < 0.3 * error for gap, error in zip(gaps, found.order_error, strict=True))
+
+
+def test_curves_that_are_empty_or_stand_still():
+    ask = (SPIKED, LINEAR, ndl.Ridge(6.0, 0.5))
+    one, none, many = predict_curves([[ask], [], [ask, ask, ask, (SPIKED, LINEAR, ndl.Ridge(9.0, 0.5))]])
+    assert (len(one), len(none), len(many)) == (1, 0, 4)
+    for found in many[:3]:
+        assert abs(found.excess_risk.value - one[0].excess_risk.value) < one[0].excess_risk.error
+    alone = ndl.predict(*ask[:2], ndl.Ridge(9.0, 0.5))
+    gap = abs(many[3].excess_risk.value - alone.excess_risk.value)
+    assert gap < alone.excess_risk.error + many[3].excess_risk.error
+
+
+def test_no_jumps_where_there_is_nothing_to_choose():
+    """Softmax over one token is 1: its key feels no force, and the ratio of two forces of the key means nothing."""
+    found = ndl.predict(ndl.SpikedSLR(1, 2.0, noise=0.1), SOFTMAX, ndl.Ridge(3.0, 0.5))
+    assert abs(found.jump_weight.value) <= 2 * found.jump_weight.error < 0.1

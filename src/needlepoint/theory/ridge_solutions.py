@@ -49,7 +49,7 @@ _RATE = 0.75  # the error falls like the number of points to this power
 
 
 class Seed(NamedTuple):
-    """Where to look for a solution: coordinates (6,) and the Jacobian of the map there (6, 6)."""
+    """Where to look for a solution: coordinates (6,) and the Jacobian of the map there or nearby (6, 6)."""
 
     x: np.ndarray
     slope: np.ndarray
@@ -96,8 +96,8 @@ def solve(
     """The branches that the starts lead to, the one of lowest energy first and with its stability.
 
     `near` are solutions at neighbouring parameters, the nearest last, by their distance from these parameters: this
-    one is continued from them instead of being sought, or sought as well where one of them is not to be trusted.
-    Without care stability is not looked at, and what is continued is taken as it is.
+    one is continued from them instead of being sought, or sought as well where it or the nearest is not to be trusted.
+    Without care nothing is sought as well, and stability is looked at only before many points are spent.
     """
     coarse = Equations(task, model, alpha, penalties, COARSE, 1, seed)
     led = _continued(coarse, near, tol, careful) if near else None
@@ -295,10 +295,11 @@ def _quiet(found: FixedPoints, settled: float) -> bool:
 
 
 def _near(found: FixedPoints, settled: float, close: np.ndarray | None = None) -> bool:
-    """Is every coordinate closer to its fixed point than `close`, in the mean square over rows that do not stand yet?
-    Without it, than a share of what the scramblings differ by."""
+    """Is it quiet, and every coordinate closer to its fixed point than `close`, in the mean square over rows that do
+    not stand yet? Without `close`, than a share of what the scramblings differ by."""
     off = np.where((found.residual > settled)[:, None], found.ahead - found.x, 0.0)
-    return bool(np.all(np.sqrt(np.mean(off**2, axis=0)) <= (_CLOSE * _scatter(found.x) if close is None else close)))
+    share = _CLOSE * _scatter(found.x) if close is None else close
+    return _quiet(found, settled) and bool(np.all(np.sqrt(np.mean(off**2, axis=0)) <= share))
 
 
 def _scatter(x: np.ndarray) -> np.ndarray:
