@@ -234,14 +234,22 @@ def test_a_curve_through_what_is_not_to_be_trusted():
     """The unstable branch goes on beside a stable one that no neighbour leads to; training ends in the stable one."""
     alphas = (3.3, 3.4, 3.5, 3.6, 3.7, 3.8)
     curve = [(SPIKED, LINEAR, ndl.Ridge(alpha, 0.1)) for alpha in alphas]
-    with jax.enable_x64(True):
-        (led,) = solve(SPIKED, LINEAR, 3.3, (0.1, 0.1), tol=1.0)
-        for alpha in alphas[1:]:
-            led = _continued(Equations(SPIKED, LINEAR, alpha, (0.1, 0.1), COARSE, 1, 0), {0.1: led}, 1.0, careful=False)
-            assert led is not None
     alone = [ndl.predict(*question, throw=False, tol=0.02) for question in curve]
     assert [one.stable for one in alone][::5] == [False, True]
-    assert led.excess_risk.value > 5 * alone[-1].excess_risk.value
+    with jax.enable_x64(True):
+        (led,) = solve(SPIKED, LINEAR, alphas[0], (0.1, 0.1), tol=1.0)
+        for alpha in alphas[1:]:
+            equations = Equations(SPIKED, LINEAR, alpha, (0.1, 0.1), COARSE, 1, 0)
+            led = _continued(equations, {0.1: led}, 1.0, careful=False)
+            assert led is not None
+        again = _continued(equations, {0.1: led}, 1.0)  # the branch holds what is already on it
+        sought = solve(SPIKED, LINEAR, alphas[-1], (0.1, 0.1), tol=1.0, near={0.1: led})[0]
+    assert again is not None
+    assert not again.trusted
+    assert min(led.excess_risk.value, again.excess_risk.value) > 5 * alone[-1].excess_risk.value
+    assert sought.trusted
+    gap = abs(sought.excess_risk.value - alone[-1].excess_risk.value)
+    assert gap < sought.excess_risk.error + alone[-1].excess_risk.error
     for found, one in zip(predict_curves([curve], tol=0.02)[0], alone, strict=True):
         assert found.stable == one.stable
         if one.stable:
