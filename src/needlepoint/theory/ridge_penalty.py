@@ -27,7 +27,7 @@ def best_penalties(
     task: SingleLocation, model: KeyValueAttention, learner: Ridge, seed: int = 0, progress: Progress = silent
 ) -> tuple[tuple[float, float], tuple[str, ...]]:
     """(lam_key, lam_value) of least predicted risk, and notes. The same points serve all penalties, so that the risk
-    is a smooth function of them; each solution is continued from the last."""
+    is smooth in them but for what the iteration leaves; each solution is continued from the last."""
     last: list[Solution] = []
     low, high = math.log(LOWEST), math.log(HIGHEST)
 
