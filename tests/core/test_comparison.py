@@ -109,8 +109,8 @@ def test_one_repeat_says_nothing():
         (Estimate(math.nan, math.inf), Estimate(1.0, 0.1, "stderr")),
         (Estimate(1.0), Estimate(math.nan, 0.1, "stderr")),
         (Estimate(1.0), Estimate(math.inf, 0.1, "stderr")),
-        (Estimate(1.0), Estimate(5.0, math.nan, "stderr")),
-        (Estimate(1.0, math.nan), Estimate(5.0, 0.1, "stderr")),
+        (Estimate(1.0), Estimate(5.0, math.inf, "stderr")),
+        (Estimate(1.0, math.inf), Estimate(5.0, 0.1, "stderr")),
         (Estimate(1.0, math.nan, "stderr"), Estimate(5.0, 0.1, "stderr")),
     ],
 )
@@ -421,3 +421,10 @@ def test_the_text_shows_every_row_and_the_limit():
     assert len(lines) == 1 + 3 + 1
     assert "->inf" in lines[-1]
     assert all(line.endswith("limit") for line in lines[1:])
+
+
+@pytest.mark.parametrize("kind", ["numerical", "stderr"])
+def test_what_has_no_error_has_no_z(kind):
+    unknown, known = Estimate(1.0, math.inf, kind), Estimate(2.0, 0.1, "stderr")
+    assert math.isnan(z_score(unknown, known, 16))
+    assert math.isnan(z_score(known, unknown, 16, 16))

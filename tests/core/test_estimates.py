@@ -66,3 +66,8 @@ def test_json_has_no_nan():
 def test_estimates_are_frozen():
     with pytest.raises(AttributeError):
         Estimate(1.0).value = 2.0
+
+
+def test_an_error_that_is_not_a_number_is_refused():
+    with pytest.raises(InvalidParameter, match=r"^Estimate\(error=nan\): error must be >= 0 .*inf says"):
+        Estimate(1.0, math.nan)

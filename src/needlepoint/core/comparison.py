@@ -237,11 +237,9 @@ def z_score(predicted: Estimate, measured: Estimate, repeats: int, predicted_run
 
     The t value, with Welch's degrees of freedom, is mapped to the normal z of the same probability. A gap
     inside the numerical error is z = 0; outside it with no standard error at all, z is infinite. One repeat has
-    no standard error, and no z: NaN.
+    no standard error, equations that were not solved have no error at all, and neither has a z: NaN.
     """
-    if not (math.isfinite(predicted.value) and math.isfinite(measured.value)):
-        return math.nan
-    if math.isnan(predicted.error) or math.isnan(measured.error):
+    if not (predicted.finite and measured.finite):
         return math.nan
     gap, numerical, variance, spread = measured.value - predicted.value, 0.0, 0.0, 0.0
     for estimate, runs in ((predicted, predicted_runs), (measured, repeats)):
@@ -251,8 +249,6 @@ def z_score(predicted: Estimate, measured: Estimate, repeats: int, predicted_run
             variance += estimate.error**2
             spread += estimate.error**4 / (runs - 1) if runs and runs > 1 else 0.0
     excess = max(0.0, abs(gap) - numerical)
-    if math.isinf(variance):
-        return math.nan
     if excess == 0.0:
         return 0.0
     if variance == 0.0:

@@ -17,7 +17,8 @@ class Estimate:
 
     `kind` says what the error means: ``numerical`` is a bound (the truth lies within `error` of
     `value` but for exceptional cases; three standard errors where the integration is random),
-    ``stderr`` is one standard error of a sample mean. The two are never added silently.
+    ``stderr`` is one standard error of a sample mean. The two are never added silently. An infinite error says that
+    nothing is known: the value belongs to equations that were not solved, or to a single repeat.
     """
 
     value: float
@@ -31,6 +32,8 @@ class Estimate:
             raise InvalidParameter(
                 f"Estimate(kind={self.kind!r}): kind must be 'numerical' (a bound) or 'stderr' (one standard error)."
             )
+        if math.isnan(self.error):
+            raise InvalidParameter("Estimate(error=nan): error must be >= 0 (it is a size; inf says that it is unknown).")
         if self.error < 0:
             raise InvalidParameter(f"Estimate(error={self.error}): error must be >= 0 (it is a size).")
 

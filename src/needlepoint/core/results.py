@@ -139,7 +139,11 @@ class Result:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Prediction(Result):
-    """The answer of the theory. `exact` says that it holds at the stated d, not only in the limit."""
+    """The answer of the theory. `exact` says that it holds at the stated d, not only in the limit.
+
+    `doubt` says of a flagged prediction how far off its metrics may be, as shares of their values: training in the
+    calibration settings was closer nine times out of ten. It is empty where nothing speaks against the prediction.
+    """
 
     resolved: tuple[Spec, Spec | None, Spec] | None = None
     exact: bool = False
@@ -148,12 +152,16 @@ class Prediction(Result):
     residual: float | None = None
     conjugates: Mapping[str, float] = field(default_factory=dict)
     spectrum: Spectrum | None = None
+    doubt: Mapping[str, float] = field(default_factory=dict)
 
     def _lines(self) -> list[tuple[str, str]]:
         asked = (self.task, self.model, self.learner)
         lines = super()._lines()
         if self.stable is not None:
             lines.append(("stable", f"{'yes' if self.stable else 'no'} (replicon {self.replicon:.3g})"))
+        if self.doubt:
+            shares = ", ".join(f"{name} by {100 * share:.2g} %" for name, share in self.doubt.items())
+            lines.append(("may be off", shares))
         return lines + [("resolved", repr(r)) for r, a in zip(self.resolved or asked, asked, strict=True) if r != a]
 
     def to_json(self) -> dict[str, Any]:
@@ -167,6 +175,7 @@ class Prediction(Result):
             "residual": self.residual,
             "conjugates": dict(self.conjugates),
             "spectrum": self.spectrum,
+            "doubt": dict(self.doubt),
         }
         return plain({**self._head(), **more})
 
@@ -200,4 +209,5 @@ def mean_estimate(samples: np.ndarray) -> Estimate:
     n = samples.size
     with np.errstate(invalid="ignore", over="ignore"):  # an infinite sample has no spread
         error = float(np.std(samples, ddof=1) / np.sqrt(n)) if n > 1 else float("inf")
-    return Estimate(float(np.mean(samples)), error, "stderr")
+        value = float(np.mean(samples))
+    return Estimate(value, float("inf") if np.isnan(error) else error, "stderr")

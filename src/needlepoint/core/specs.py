@@ -18,7 +18,7 @@ from needlepoint.core.errors import InvalidParameter, UnknownName
 from needlepoint.core.jsonio import canonical
 from needlepoint.core.kinds import Choice, Count, Flag, Kind, Lengths, Numbers, Penalty, Real, refusal
 
-NUMBERS_VERSION = 1
+NUMBERS_VERSION = 2
 """Raised when a formula changes its numbers, so that stored results of old code are not reused."""
 
 _REGISTRY: dict[str, type[Spec]] = {}
