@@ -111,7 +111,7 @@ def test_one_repeat_says_nothing():
         (Estimate(1.0), Estimate(math.inf, 0.1, "stderr")),
         (Estimate(1.0), Estimate(5.0, math.inf, "stderr")),
         (Estimate(1.0, math.inf), Estimate(5.0, 0.1, "stderr")),
-        (Estimate(1.0, math.nan, "stderr"), Estimate(5.0, 0.1, "stderr")),
+        (Estimate(1.0, math.inf, "stderr"), Estimate(5.0, 0.1, "stderr")),
     ],
 )
 def test_a_number_that_is_missing_gives_no_z(p, m):
