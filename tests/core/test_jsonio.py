@@ -38,7 +38,7 @@ def test_plain_values():
         "text": "x",
         "status": Status.DIVERGED,
         "pair": (1, 2.0),
-        "estimate": Estimate(1.0, math.nan),
+        "estimate": Estimate(1.0, math.inf),
         "empty": np.zeros((0, 2)),
         3: "int key",
     }
@@ -53,7 +53,7 @@ def test_plain_values():
         "text": "x",
         "status": 3,
         "pair": [1, 2.0],
-        "estimate": {"value": 1.0, "error": None, "kind": "numerical"},
+        "estimate": {"value": 1.0, "error": "inf", "kind": "numerical"},
         "empty": [],
         "3": "int key",
     }

@@ -69,7 +69,7 @@ def test_the_id_is_that_of_the_question():
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_json_has_no_nan(bad):
-    failed = {"risk": Estimate(math.nan, math.inf), "excess_risk": Estimate(math.inf, math.nan)}
+    failed = {"risk": Estimate(math.nan, math.inf), "excess_risk": Estimate(math.inf, math.inf)}
     results = [
         Prediction(
             TASK, MODEL, LEARNER, failed, Status.DIVERGED, trajectory=trajectory(bad), replicon=bad, residual=math.nan
