@@ -1,7 +1,8 @@
-"""Fixed points of maps that cost much more than the algebra around them: Anderson's method for many rows at once."""
+"""Fixed points of maps that cost much more than the algebra around them: Anderson's method, and the flow to them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -10,8 +11,14 @@ import numpy as np
 Map = Callable[[np.ndarray], np.ndarray]
 """From (rows, k) to (rows, k); the rows are independent problems."""
 
+Linearised = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""From (rows, k) to the map's values (rows, k) and its Jacobians (rows, k, k) there."""
+
 _STALLED = 4  # steps without shrinking that end a row
 _SHRINKS = 0.7
+_QUICKER = 4.0  # the most by which the time step of a flow changes at once
+_OUTWARD = 0.5  # of the time in which a flow leaves a point e-fold, the longest time step near it
+_FIRST, _SHORTEST = 0.5, 0.02  # time steps of a flow
 
 
 class FixedPoints(NamedTuple):
@@ -82,8 +89,67 @@ def _mixed(points: list[np.ndarray], moves: list[np.ndarray], row: int) -> np.nd
     return moves[-1][row] - (d_point + d_move) @ weights
 
 
+def settle(
+    linearised: Linearised, x: np.ndarray, *, tol: float, most: int, reach: float = 0.7, enough: float = 0.0
+) -> FixedPoints:
+    """Follow x' = f(x) - x until every row's step f(x) - x is below `tol`: pseudo-transient continuation.
+
+    The plain iteration with a small enough step follows this flow, but near a fixed point where f has an eigenvalue of
+    -9 that step must be below 0.2. Here a step in time is implicit, x + (1/h + 1 - J)^-1 (f(x) - x), which no negative
+    eigenvalue limits, and h grows as the step f(x) - x shrinks, so that the end is Newton's method. Where an eigenvalue
+    of J exceeds 1 the flow leaves, and so does this: h stays below the time in which it does. Thus the ends are points
+    that the flow holds, unlike those of Newton's method. `reach` and `enough` are those of `anderson`. Rows that do not
+    end are returned at the point with their smallest residual.
+    """
+    rows, k = x.shape
+    x, h, before = x.copy(), np.full(rows, _FIRST), np.full(rows, np.nan)
+    best, ahead, least, waited = x.copy(), x.copy(), np.full(rows, np.inf), np.zeros(rows)
+    steps = 0
+    while steps < most:
+        steps += 1
+        values, slopes = linearised(x)
+        step = np.nan_to_num(values - x, nan=np.inf)
+        good = np.all(np.isfinite(step), axis=1) & np.all(np.isfinite(slopes), axis=(1, 2))
+        size = np.where(good, np.max(np.abs(step), axis=1), np.inf)
+        length = np.linalg.norm(np.where(good[:, None], step, 1.0), axis=1)
+        h = h * np.clip(np.nan_to_num(before / length, nan=1.0), 1 / _QUICKER, _QUICKER)
+        before, move = length, np.zeros_like(x)
+        for row in np.flatnonzero(good):
+            outward = np.max(np.linalg.eigvals(slopes[row]).real) - 1
+            longest = max(_OUTWARD / outward, _SHORTEST) if outward > 0 else math.inf
+            move[row] = np.linalg.solve((1 / min(h[row], longest) + 1) * np.eye(k) - slopes[row], step[row])
+        move *= np.minimum(1.0, reach / np.maximum(np.max(np.abs(move), axis=1), reach))[:, None]
+        better, waited = size < least, np.where(size < _SHRINKS * least, 0, waited + 1)
+        best[better], ahead[better], least[better] = x[better], (x + move)[better], size[better]
+        ended = (least <= tol) | ~good | ((least <= enough) & (waited >= _STALLED))
+        if np.all(ended):
+            break
+        x = np.where(ended[:, None], best, x + move)
+    return FixedPoints(best, least, steps, ahead)
+
+
 def jacobian(function: Map, x: np.ndarray, step: float = 1e-3) -> np.ndarray:
     """(k, k) derivatives of a map at one point x (k,), by forward differences taken in one call."""
-    k = x.size
-    values = function(x + step * np.concatenate([np.zeros((1, k)), np.eye(k)]))
-    return (values[1:] - values[0]).T / step
+    return linearised_alone(function, step)(x[None])[1][0]
+
+
+def linearised_alone(function: Map, step: float = 1e-3) -> Linearised:
+    """Values and forward differences at one point (1, k), in one call of a map whose rows all are one problem."""
+
+    def at(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        values = function(x + step * np.concatenate([np.zeros_like(x), np.eye(x.size)]))
+        return values[:1], ((values[1:] - values[0]).T / step)[None]
+
+    return at
+
+
+def linearised_rows(function: Map, step: float = 1e-3) -> Linearised:
+    """Values and forward differences at points (rows, k), taken in k + 1 calls of a map whose rows are independent
+    problems."""
+
+    def at(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        values = function(x)
+        moved = [(function(x + step * e) - values) / step for e in np.eye(x.shape[1])]
+        return values, np.stack(moved, axis=-1)
+
+    return at

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import jax
@@ -15,7 +15,7 @@ from needlepoint.channels.proximal import Minima
 from needlepoint.core.lowering import lower
 from needlepoint.models.activations import Activation, Linear, Softmax
 from needlepoint.models.attention import KeyValueAttention
-from needlepoint.numerics.fixed_points import FixedPoints, anderson, jacobian
+from needlepoint.numerics.fixed_points import FixedPoints, anderson, jacobian, linearised_alone, linearised_rows, settle
 from needlepoint.tasks.single_location import SingleLocation
 from needlepoint.theory.ridge_fields import ROWS, Base, Conjugate, Means, Order, blocks, means, points, settled
 
@@ -24,8 +24,9 @@ COARSE = 9
 
 SCRAMBLES = ROWS
 
-# coordinates: m, log(q - m^2), log V of the key, then of the value
-UNINFORMED = (0.02, math.log(0.3), 0.0, 0.02, math.log(0.3), 0.0)
+# coordinates: m, log(q - m^2), log V of the key, then of the value. Susceptibilities are small: a sequence that can
+# hardly move its fields has one minimum, and pulls the weights the right way
+UNINFORMED = (0.02, math.log(0.3), math.log(0.1), 0.02, math.log(0.3), math.log(0.1))
 INFORMED = (1.0, math.log(0.1), math.log(0.2), 1.0, math.log(0.1), math.log(0.2))
 
 _LEAST = math.log(1e-10)  # a weight whose square is smaller counts as this: it vanishes, and its logarithm has no limit
@@ -141,9 +142,14 @@ class Equations:
     ) -> FixedPoints:
         return anderson(self.map, x, tol=tol, most=most, slope=slope, enough=_ENOUGH, close=close)
 
+    def settle(self, x: np.ndarray, tol: float, most: int = _MOST) -> FixedPoints:
+        """Where the flow of the map leads from `x`, (1, 6) if all rows use one scrambling or a row a scrambling."""
+        linearised = linearised_alone if self.scrambles == 1 else linearised_rows
+        return settle(linearised(self.map), x, tol=tol, most=most, enough=_ENOUGH)
+
     def slope(self, x: np.ndarray) -> np.ndarray:
-        """The Jacobian of the map at one point (6,)."""
-        return jacobian(self.map, x)
+        """The Jacobian of the map at one point (6,), by the first scrambling."""
+        return jacobian(replace(self, scrambles=1).map if self.scrambles > 1 else self.map, x)
 
     def energy(self, order: Order, found: Means) -> np.ndarray:
         r"""eq:ridge-energy. $f = \frac\alpha2E r^2 + \frac{r_k}2q_k + \frac{r_v}2q_v$: the objective over d."""

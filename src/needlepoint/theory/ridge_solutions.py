@@ -22,19 +22,18 @@ from needlepoint.tasks.single_location import SingleLocation
 from needlepoint.theory import field_moments, sampled_moments
 from needlepoint.theory.key_search import Question as Risk
 from needlepoint.theory.key_search import TooSteep
-from needlepoint.theory.ridge_equations import COARSE, INFORMED, SCRAMBLES, UNINFORMED, Equations, pack, unpack
+from needlepoint.theory.ridge_equations import COARSE, SCRAMBLES, Equations, pack, unpack
 from needlepoint.theory.ridge_fields import Conjugate, Order
+from needlepoint.theory.ridge_search import STARTS, sought
 from needlepoint.theory.ridge_stability import Stability, judge
 
 TOLERANCE = 3e-3
 """Of the excess risk, three standard errors of the scramblings."""
 
-_STARTS = {"uninformed": UNINFORMED, "informed": INFORMED}
 _CHEAP, _DEAR = 16, 13  # log2 of the most points a scrambling: one-dimensional proximal maps, and the others
 _WORTH = 11  # log2 of the points a scrambling beyond which stability is looked at first
 _NEARLY = 3e-3  # largest step that counts as none where starts are followed to see whether they end apart
 _DOUBTFUL = 12  # log2 of the most points a scrambling next to what is not to be trusted
-_FOUND = 1e-4  # largest step that counts as none where branches are sought
 _SETTLED = 1e-5  # largest step that counts as none
 _QUIET = 0.1  # or this share of the scatter of the scramblings
 _CLOSE = 0.15  # share of a coordinate's scatter that it may be off by on a curve
@@ -76,6 +75,11 @@ class Solution:
     stability: Stability | None = None  # where it was looked at
 
     @property
+    def solved(self) -> bool:
+        """Do the equations hold here, well enough known or not?"""
+        return self.status in (Status.CONVERGED, Status.NOISE_LIMITED)
+
+    @property
     def trusted(self) -> bool:
         return self.status is Status.CONVERGED and self.stability is not None and not self.stability.doubts
 
@@ -103,24 +107,23 @@ def solve(
     led = _continued(coarse, near, tol, careful) if near else None
     if led is not None and (not careful or (led.trusted and list(near.values())[-1].trusted)):
         return [led]
-    wanted = {"both": tuple(_STARTS), "random": ("uninformed",), "informed": ("informed",)}[start]
-    starts = np.array([_STARTS[name] for name in wanted])
+    wanted = {"both": tuple(STARTS), "random": ("uninformed",), "informed": ("informed",)}[start]
+    starts = {name: STARTS[name] for name in wanted}
     if led is not None:
-        ends = coarse.solve(np.array([*starts, led.seed.x]), _NEARLY).x
+        ends = [coarse.settle(x[None], _NEARLY).x[0] for x in (*starts.values(), led.seed.x)]
         noise = 3 * _scatter(pack(led.rows)) * _falls(COARSE - led.equations.log2_points)
         stays = np.all(np.abs(ends[-1] - led.seed.x) < _APART + noise)
         if stays and np.max(np.ptp(ends, axis=0)) < _APART:
             return [led]
-        starts = ends[:-1]
-    found = coarse.solve(starts, _FOUND)
+        starts = dict(zip(wanted, ends, strict=False))
+    places = sought(coarse, starts)
     progress(0.2)
-    places = [(name, Seed(x, coarse.slope(x))) for name, x in zip(wanted, found.x, strict=True)]
-    if len(places) == 2:
-        places = _distinct(places, found.residual)
-    solutions = [refined(coarse, name, place, tol, progress=progress) for name, place in places]
+    solutions = [refined(p.equations, p.start, Seed(p.x, p.slope), tol, progress=progress) for p in places]
+    # energies are compared among solved points only: where the iteration did not end they can be lower
+    solutions = [s for s in solutions if s.solved] or solutions[:1]
     if len(solutions) == 2 and not _differ(*solutions):
         solutions = solutions[:1]  # apart by the noise of the few points that they were sought with
-    best, *others = sorted(solutions, key=lambda s: (not math.isfinite(s.energy.value), s.energy.value))
+    best, *others = sorted(solutions, key=lambda s: s.energy.value)
     return [_judged(best) if careful else best, *others]
 
 
@@ -173,8 +176,8 @@ def _for_all(slope: np.ndarray) -> np.ndarray:
 
 
 def _judged(solution: Solution, near: Solution | None = None) -> Solution:
-    """With its stability, unless the iteration left for infinity."""
-    if solution.stability is not None or solution.status in (Status.DIVERGED, Status.UNBOUNDED):
+    """With its stability, if it is solved."""
+    if solution.stability is not None or not solution.solved:
         return solution
     return replace(solution, stability=judge(solution.equations, solution.rows, near and near.stability))
 
@@ -194,18 +197,6 @@ def _foretold(near: Mapping[float, Solution]) -> np.ndarray:
     return x + np.clip(trend - x, -_TREND, _TREND)
 
 
-def _distinct(places: list[tuple[str, Seed]], residual: np.ndarray) -> list[tuple[str, Seed]]:
-    """Both starts where they end apart at points that the iteration holds; otherwise one of them."""
-    (_, low), (_, high) = places
-    converged = residual <= 10 * _FOUND
-    if not np.all(converged):
-        return [places[int(np.argmin(residual))]]
-    if np.max(np.abs(low.x - high.x)) < _APART:
-        return places[:1]
-    held = [np.max(np.linalg.eigvals(place.slope).real) < 1.0 for _, place in places]
-    return [place for place, stays in zip(places, held, strict=True) if stays] or places
-
-
 def refined(
     coarse: Equations, name: str, place: Seed, tol: float, first: Solution | None = None, progress: Progress = silent
 ) -> Solution:
@@ -215,11 +206,13 @@ def refined(
     solution = first or _at_level(replace(coarse, scrambles=SCRAMBLES), name, place, tol)
     while solution.status in (Status.CONVERGED, Status.MAX_STEPS) and not solution.excess_risk.error <= tol:
         equations = solution.equations
-        level = min(last, equations.log2_points + max(1, _more(solution.excess_risk.error, tol)))
+        # where the iteration did not end more points may help, but not many more
+        most = last if solution.solved else min(last, _DOUBTFUL)
+        level = min(most, equations.log2_points + max(1, _more(solution.excess_risk.error, tol)))
         if level > _WORTH:
             solution = _judged(solution)
         # nor is what is not to be trusted in any case
-        if level == equations.log2_points or (solution.stability is not None and solution.stability.hopeless):
+        if level <= equations.log2_points or (solution.stability is not None and solution.stability.hopeless):
             noisy = Status.NOISE_LIMITED if solution.status is Status.CONVERGED else solution.status
             return replace(solution, status=noisy)
         scatter = _scatter(pack(solution.rows)) * _falls(level - equations.log2_points)
@@ -242,13 +235,13 @@ def _falls(doublings: int) -> float:
 def _at_level(equations: Equations, name: str, place: Seed, tol: float, close: np.ndarray | float = 0.0) -> Solution:
     """Every scrambling's own fixed point; their mean and scatter. At first coordinates may be off by `close`."""
     rows = np.repeat(place.x[None], equations.scrambles, axis=0)
-    slopes = np.repeat(place.slope[None], equations.scrambles, axis=0)
     settled = _settled(tol)
-    found = equations.solve(rows, settled, slopes, most=12, close=close)
+    found = equations.solve(rows, settled, _for_all(place.slope), most=12, close=close)
     if not _quiet(found, settled):
-        found = equations.solve(found.x, settled, slopes, most=30)
-    if not _quiet(found, settled):  # the slope may belong elsewhere: damped, without it
-        found = equations.solve(found.x, settled, most=60)
+        slope = equations.slope(found.x.mean(axis=0))  # the last one may belong elsewhere
+        found = equations.solve(found.x, settled, _for_all(slope), most=30)
+    if not _quiet(found, settled):  # every scrambling with slopes of its own
+        found = equations.settle(found.x, settled, most=30)
     return _solution(equations, name, found, place, tol)
 
 
@@ -271,18 +264,24 @@ def _solution(equations: Equations, name: str, found: FixedPoints, place: Seed, 
         status = Status.UNBOUNDED
     elif status is Status.MAX_STEPS and 0.0 in equations.penalties and max(centre.V_k, centre.V_v) > _LOOSE:
         status = Status.UNBOUNDED  # on its way there
+    if status is not Status.CONVERGED:  # rows that never left their common start do not differ
+        excess = Estimate(excess.value, math.inf)
+
+    def estimate(rows: np.ndarray) -> Estimate:
+        return _estimate(rows) if status is Status.CONVERGED else Estimate(float(np.mean(rows)), math.inf)
+
     return Solution(
         name,
         equations,
         order,
         found.ahead,
         centre,
-        Order(*(_estimate(x).error for x in order)),
+        Order(*(estimate(x).error for x in order)),
         Conjugate(*(float(np.mean(x)) for x in hat)),
-        Conjugate(*(_estimate(x).error for x in hat)),
+        Conjugate(*(estimate(x).error for x in hat)),
         excess,
-        _estimate(means.residual_sq),
-        _estimate(energy),
+        estimate(means.residual_sq),
+        estimate(energy),
         float(np.max(found.residual)),
         status,
         Seed(pack(centre) if finite else place.x, place.slope),

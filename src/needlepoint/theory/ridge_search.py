@@ -1,0 +1,59 @@
+"""Finding the branches of the replica-symmetric equations with few points, from overlaps near zero and near the
+teachers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from needlepoint.theory.ridge_equations import INFORMED, UNINFORMED, Equations
+
+STARTS = {"uninformed": np.array(UNINFORMED), "informed": np.array(INFORMED)}
+"""Coordinates (6,) that branches are sought from."""
+
+_FOUND = 1e-4  # largest step that counts as none
+_SOLVED = 1e-3  # and where minima that come and go leave small jumps
+_APART = 0.05  # coordinates that differ by more are two branches
+_FINER = (0, 2, 4)  # doublings of the points with which branches are sought, one after the other until some are found
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the flow of the equations leads from a start: coordinates (6,), and the Jacobian of the map there."""
+
+    start: str
+    equations: Equations
+    x: np.ndarray
+    slope: np.ndarray
+    residual: float
+
+    @property
+    def is_solved(self) -> bool:
+        return self.residual <= _SOLVED
+
+    @property
+    def is_held(self) -> bool:
+        """Does the damped iteration stay here? It leaves where a real part exceeds 1."""
+        return bool(np.max(np.linalg.eigvals(self.slope).real) < 1.0)
+
+
+def sought(coarse: Equations, starts: Mapping[str, np.ndarray]) -> list[Place]:
+    """The distinct places that the starts lead to and that the iteration holds; where there is none, the nearest to
+    one."""
+    places: list[Place] = []
+    for finer in _FINER:
+        equations = replace(coarse, log2_points=coarse.log2_points + finer)
+        places = [_place(equations, name, x) for name, x in starts.items()]
+        if any(p.is_solved and p.is_held for p in places):
+            break
+    solved = [p for p in places if p.is_solved]
+    found = [p for p in solved if p.is_held] or solved or [min(places, key=lambda p: p.residual)]
+    return [p for i, p in enumerate(found) if all(np.max(np.abs(p.x - q.x)) >= _APART for q in found[:i])]
+
+
+def _place(equations: Equations, start: str, x: np.ndarray) -> Place:
+    found = equations.settle(x[None], _FOUND)
+    end = found.x[0]
+    return Place(start, equations, end, equations.slope(end), float(found.residual[0]))
