@@ -1,9 +1,9 @@
-"""Anderson's method: it finds known fixed points, and what it says of itself is true."""
+"""Anderson's method and the flow: they find known fixed points, and what they say of themselves is true."""
 
 import numpy as np
 import pytest
 
-from needlepoint.numerics.fixed_points import anderson, jacobian
+from needlepoint.numerics.fixed_points import anderson, jacobian, linearised_alone, linearised_rows, settle
 
 RNG = np.random.default_rng(0)
 MATRIX = 0.6 * RNG.standard_normal((4, 4)) / 2
@@ -141,3 +141,66 @@ def test_jacobian():
     # forward differences: half a step times the second derivative
     np.testing.assert_allclose(jacobian(bent, at, step=1e-4), expected, rtol=0, atol=1e-4)
     assert np.max(np.abs(jacobian(bent, at, step=1e-4).T - expected)) > 0.1
+
+
+# --- along the flow ------------------------------------------------------------------------------
+
+
+def steep(x):
+    """Fixed at 1 with slope -30: the plain iteration needs steps below 2/31."""
+    return 1.0 - 30.0 * np.tanh(x - 1.0)
+
+
+def fork(x):
+    """Fixed at 0, where its slope is 2 and the flow leaves, and at 1 and -1, where it stays."""
+    return 2.0 * x - x**3
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize(("function", "value"), [(cosine, 0.7390851332151607), (swing, 1.0), (steep, 1.0)])
+def test_the_flow_finds_what_steep_slopes_hide(function, value):
+    found = settle(linearised_rows(function), np.array([[0.1, 2.0], [1.5, -0.4]]), tol=1e-10, most=60)
+    assert np.all(found.residual <= 1e-10)
+    np.testing.assert_allclose(found.x, value, rtol=0, atol=1e-9)
+    assert found.steps < 30
+
+
+@pytest.mark.negative
+def test_anderson_does_not():
+    """The reason for the flow: with a slope of -30 the damped iteration does not end."""
+    found = anderson(steep, np.array([[0.1, 2.0], [1.5, -0.4]]), tol=1e-10, most=60, memory=1)
+    assert np.max(found.residual) > 1e-6
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize(("start", "end"), [(0.05, 1.0), (-0.01, -1.0), (1.3, 1.0)])
+def test_the_flow_leaves_a_point_that_does_not_hold_it(start, end):
+    found = settle(linearised_alone(fork), np.array([[start, start]]), tol=1e-10, most=80)
+    np.testing.assert_allclose(found.x, end, rtol=0, atol=1e-9)
+    # Newton's method with the slope of the start goes to zero
+    newton = anderson(fork, np.array([[0.05, 0.05]]), tol=1e-10, most=80, slope=1.99 * np.eye(2)[None])
+    assert np.max(np.abs(newton.x)) < 1e-6
+
+
+@pytest.mark.parametrize("most", [1, 2, 5, 60])
+def test_the_residual_of_the_flow_is_the_undamped_step_at_the_returned_point(most):
+    found = settle(linearised_rows(affine), ZERO + 0.3, tol=1e-10, most=most)
+    np.testing.assert_array_equal(found.residual, np.max(np.abs(affine(found.x) - found.x), axis=1))
+    assert found.steps <= most
+
+
+@pytest.mark.exact
+def test_slopes_are_the_same_in_one_call_and_in_many():
+    x = np.array([[0.3, -0.2, 0.9]])
+    for alone, rows in zip(linearised_alone(swing)(x), linearised_rows(swing)(x), strict=True):
+        np.testing.assert_array_equal(alone, rows)
+
+
+def test_a_row_that_leaves_the_numbers_does_not_spoil_the_others():
+    def broken(x):
+        return np.where(x > 5, np.nan, np.cos(x))
+
+    found = settle(linearised_rows(broken), np.array([[0.3], [9.0]]), tol=1e-9, most=40)
+    assert found.residual[0] <= 1e-9
+    assert found.residual[1] == np.inf
+    np.testing.assert_array_equal(found.x[1], [9.0])

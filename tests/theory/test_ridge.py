@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import needlepoint as ndl
+from needlepoint.theory import ridge_equations
 from needlepoint.theory.curves import predict_curves
 from needlepoint.theory.ridge_equations import COARSE, Equations, pack, unpack
 from needlepoint.theory.ridge_solutions import _continued, solve
@@ -147,6 +148,58 @@ def test_seeds_differ_within_errors():
     found = [ndl.predict(SPIKED, SOFTMAX, ndl.Ridge(5.0, 0.5), seed=seed).excess_risk for seed in (0, 1)]
     assert found[0].value != found[1].value
     assert abs(found[0].value - found[1].value) < found[0].error + found[1].error
+
+
+# --- steep maps, and what is not solved ----------------------------------------------------------
+
+STEEP = {
+    (2, 7.0, 4.0, 0.1): (0.3926, 0.2189),
+    (2, 7.0, 10.0, 0.03): (0.2447, 0.734),
+    (2, 6.43, 9.51, 0.127): (0.2605, 0.779),
+}
+"""(tokens, snr, alpha, penalty): (excess risk, energy) of linear attention on spiked tokens with noise .1, where the
+map has an eigenvalue of -3 to -4; risks by Newton's method from the teachers in code of its own, energies on the same
+points of another rule (2^12 of one scrambling: known to 2 %). Training is in test_ridge_training."""
+
+
+@pytest.mark.paper
+@pytest.mark.parametrize("case", STEEP, ids=str)
+def test_linear_attention_where_the_map_is_steep(case):
+    tokens, snr, alpha, lam = case
+    task = ndl.SpikedSLR(tokens, snr, noise=0.1)
+    found = {start: ndl.predict(task, LINEAR, ndl.Ridge(alpha, lam, start)) for start in ("both", "random")}
+    risk, energy = STEEP[case]
+    for prediction in found.values():
+        assert prediction.status is ndl.Status.CONVERGED
+        assert prediction.stable
+        assert prediction.residual < 1e-5
+        assert abs(prediction.excess_risk.value - risk) < prediction.excess_risk.error + 5e-4
+        assert abs(prediction.energy.value - energy) < prediction.energy.error + 0.02 * energy
+    with jax.enable_x64(True):
+        solution = solve(task, LINEAR, alpha, (lam, lam))[0]
+    eigenvalues = np.linalg.eigvals(solution.seed.slope).real
+    assert np.min(eigenvalues) < -3  # the reason why a step of one half diverges
+    assert np.max(eigenvalues) < 1
+
+
+def test_what_is_not_solved_has_no_error_and_no_stability(monkeypatch):
+    """With one step the iteration does not end. Its rows have not left their common start and agree with each other,
+    which is no accuracy."""
+    monkeypatch.setattr("needlepoint.theory.ridge_equations._MOST", 1)
+    for name in ("anderson", "settle"):
+        whole = getattr(ridge_equations, name)
+        monkeypatch.setattr(ridge_equations, name, lambda *a, _whole=whole, **k: _whole(*a, **{**k, "most": 1}))
+    prediction = ndl.predict(SPIKED, LINEAR, ndl.Ridge(5.0, 0.5), throw=False)
+    assert prediction.status is ndl.Status.MAX_STEPS
+    assert prediction.residual > 1e-3
+    assert all(e.error == math.inf for e in prediction.metrics.values())
+    assert all(e == math.inf for e in prediction.overlaps_error.values())
+    assert prediction.stable is None
+    assert prediction.replicon is None
+    with pytest.raises(ndl.NotConverged, match="MAX_STEPS"):
+        ndl.predict(SPIKED, LINEAR, ndl.Ridge(5.0, 0.5))
+    measured = ndl.simulate(SPIKED, LINEAR, ndl.Ridge(5.0, 0.5), d=20, repeats=3, samples=200)
+    assert all(math.isnan(row.z) for row in ndl.compare(prediction, measured).rows)
 
 
 # --- the best penalties --------------------------------------------------------------------------

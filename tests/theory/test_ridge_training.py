@@ -84,6 +84,25 @@ def test_the_prediction_of_another_learner_is_refuted(wrong):
     assert ndl.compare(disguised, measured(case, SMALL, 4000)).worst > 6
 
 
+STEEP = [(7.0, 4.0, 0.1), (7.0, 10.0, 0.03), (6.43, 9.51, 0.127)]
+"""(snr, alpha, penalty) where the map of the equations has eigenvalues of -3 to -4."""
+
+
+@pytest.mark.slow
+@pytest.mark.training
+@pytest.mark.parametrize("case", STEEP, ids=str)
+def test_linear_attention_at_a_large_snr(case):
+    snr, alpha, lam = case
+    ask = ndl.SpikedSLR(2, snr, noise=0.1), MODELS["linear"], ndl.Ridge(alpha, lam)
+    prediction = ndl.predict(*ask, tol=5e-4)
+    found = [ndl.simulate(*ask, d=d, repeats=r, samples=20_000) for d, r in ((80, 400), (160, 256), (320, 160))]
+    comparison = ndl.compare(prediction, found)
+    for name in ("excess_risk", "energy"):
+        assert found[-1].metrics[name].error < 0.01 * found[-1].metrics[name].value
+    assert {e.metric for e in comparison.extrapolations} >= COMPARED
+    assert comparison.worst < 3, comparison
+
+
 # --- the Hessian at the minimum ------------------------------------------------------------------
 
 D = 160  # a size of the training above, whose draw is compiled

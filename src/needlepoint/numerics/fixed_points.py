@@ -18,7 +18,7 @@ _STALLED = 4  # steps without shrinking that end a row
 _SHRINKS = 0.7
 _QUICKER = 4.0  # the most by which the time step of a flow changes at once
 _OUTWARD = 0.5  # of the time in which a flow leaves a point e-fold, the longest time step near it
-_FIRST, _SHORTEST = 0.5, 0.02  # time steps of a flow
+_FIRST, _SHORTEST = 0.5, 0.1  # time steps of a flow
 
 
 class FixedPoints(NamedTuple):
@@ -112,7 +112,7 @@ def settle(
         good = np.all(np.isfinite(step), axis=1) & np.all(np.isfinite(slopes), axis=(1, 2))
         size = np.where(good, np.max(np.abs(step), axis=1), np.inf)
         length = np.linalg.norm(np.where(good[:, None], step, 1.0), axis=1)
-        h = h * np.clip(np.nan_to_num(before / length, nan=1.0), 1 / _QUICKER, _QUICKER)
+        h = np.maximum(h * np.clip(np.nan_to_num(before / length, nan=1.0), 1 / _QUICKER, _QUICKER), _SHORTEST)
         before, move = length, np.zeros_like(x)
         for row in np.flatnonzero(good):
             outward = np.max(np.linalg.eigvals(slopes[row]).real) - 1

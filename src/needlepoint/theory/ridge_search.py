@@ -13,9 +13,11 @@ from needlepoint.theory.ridge_equations import INFORMED, UNINFORMED, Equations
 STARTS = {"uninformed": np.array(UNINFORMED), "informed": np.array(INFORMED)}
 """Coordinates (6,) that branches are sought from."""
 
+APART = 0.05
+"""Coordinates that differ by more are two branches."""
+
 _FOUND = 1e-4  # largest step that counts as none
 _SOLVED = 1e-3  # and where minima that come and go leave small jumps
-_APART = 0.05  # coordinates that differ by more are two branches
 _FINER = (0, 2, 4)  # doublings of the points with which branches are sought, one after the other until some are found
 
 
@@ -50,7 +52,7 @@ def sought(coarse: Equations, starts: Mapping[str, np.ndarray]) -> list[Place]:
             break
     solved = [p for p in places if p.is_solved]
     found = [p for p in solved if p.is_held] or solved or [min(places, key=lambda p: p.residual)]
-    return [p for i, p in enumerate(found) if all(np.max(np.abs(p.x - q.x)) >= _APART for q in found[:i])]
+    return [p for i, p in enumerate(found) if all(np.max(np.abs(p.x - q.x)) >= APART for q in found[:i])]
 
 
 def _place(equations: Equations, start: str, x: np.ndarray) -> Place:

@@ -24,7 +24,7 @@ from needlepoint.theory.key_search import Question as Risk
 from needlepoint.theory.key_search import TooSteep
 from needlepoint.theory.ridge_equations import COARSE, SCRAMBLES, Equations, pack, unpack
 from needlepoint.theory.ridge_fields import Conjugate, Order
-from needlepoint.theory.ridge_search import STARTS, sought
+from needlepoint.theory.ridge_search import APART, STARTS, sought
 from needlepoint.theory.ridge_stability import Stability, judge
 
 TOLERANCE = 3e-3
@@ -39,7 +39,6 @@ _QUIET = 0.1  # or this share of the scatter of the scramblings
 _CLOSE = 0.15  # share of a coordinate's scatter that it may be off by on a curve
 _TREND = 0.3  # longest step that a curve's trend foretells
 _MIXED = 3  # neighbours that a trend is read off where their points differ
-_APART = 0.05  # coordinates that differ by more are two branches
 _HELD = 20.0  # log V beyond which nothing holds the weight
 _LOOSE = 1e3  # V beyond which a weight without penalty that does not settle is not held
 _SAMPLED = 16  # scramblings of a user's activation
@@ -112,8 +111,8 @@ def solve(
     if led is not None:
         ends = [coarse.settle(x[None], _NEARLY).x[0] for x in (*starts.values(), led.seed.x)]
         noise = 3 * _scatter(pack(led.rows)) * _falls(COARSE - led.equations.log2_points)
-        stays = np.all(np.abs(ends[-1] - led.seed.x) < _APART + noise)
-        if stays and np.max(np.ptp(ends, axis=0)) < _APART:
+        stays = np.all(np.abs(ends[-1] - led.seed.x) < APART + noise)
+        if stays and np.max(np.ptp(ends, axis=0)) < APART:
             return [led]
         starts = dict(zip(wanted, ends, strict=False))
     places = sought(coarse, starts)
@@ -131,7 +130,7 @@ def _differ(one: Solution, other: Solution) -> bool:
     """Do two refined solutions differ by more than their errors?"""
     gap = np.abs(np.subtract(one.order, other.order))
     error = np.add(one.order_error, other.order_error)
-    return not np.all(gap <= np.maximum(error, _APART * np.abs(one.order)))
+    return not np.all(gap <= np.maximum(error, APART * np.abs(one.order)))
 
 
 def _continued(coarse: Equations, near: Mapping[float, Solution], tol: float, careful: bool = True) -> Solution | None:
