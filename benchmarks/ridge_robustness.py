@@ -1,14 +1,17 @@
 """Ridge predictions at random settings: how many converge, how many are flagged and why.
 
-    python benchmarks/ridge_robustness.py [settings] [file.jsonl] [checks]
+    python benchmarks/ridge_robustness.py {wide,steep} [settings] [file.jsonl] [checks]
 
 writes a line a setting (resuming where the file ends) and prints the shares; then trains on `checks` of the trusted
-settings, drawn at random, at three sizes each.
+settings, drawn at random, at three sizes each. The wide domain has both tasks and six activations; the steep one has
+linear attention at a large snr, where a plain iteration of the equations diverges, and there the energy is also
+compared with what the equations lead to from random starts.
 """
 
 from __future__ import annotations
 
 import collections
+import functools
 import json
 import math
 import multiprocessing
@@ -17,10 +20,13 @@ import sys
 import time
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 import needlepoint as ndl
+from needlepoint.theory.ridge_equations import Equations, pack, unpack
+from needlepoint.theory.ridge_fields import Order
 
 
 @ndl.activation("sink_softmax")
@@ -33,7 +39,18 @@ def sink_softmax(scores):
 ACTIVATIONS = (ndl.Softmax(), ndl.Linear(), ndl.Erf(offset=1.0), ndl.Erf(), ndl.Softplus(), sink_softmax)
 
 
-def setting(index: int) -> tuple[ndl.SpikedSLR | ndl.MaxSLR, ndl.KeyValueAttention, ndl.Ridge]:
+Setting = tuple[ndl.SpikedSLR | ndl.MaxSLR, ndl.KeyValueAttention, ndl.Ridge]
+
+
+def steep(index: int) -> Setting:
+    """Linear attention on spiked tokens: question number `index` of the second domain that the documentation states."""
+    rng = np.random.default_rng([7, index])
+    tokens, snr, noise = int(rng.integers(2, 5)), math.exp(rng.uniform(*np.log([6, 20]))), float(rng.uniform(0, 1))
+    alpha, lam = (math.exp(rng.uniform(*np.log(ends))) for ends in ([1, 12], [0.03, 1]))
+    return ndl.SpikedSLR(tokens, snr, noise=noise), ndl.KeyValueAttention(ndl.Linear()), ndl.Ridge(alpha, lam)
+
+
+def wide(index: int) -> Setting:
     """The question number `index` of the domain that the documentation states."""
     rng = np.random.default_rng([5, index])
 
@@ -51,6 +68,38 @@ def setting(index: int) -> tuple[ndl.SpikedSLR | ndl.MaxSLR, ndl.KeyValueAttenti
     return task, model, ndl.Ridge(between(0.3, 30.0), penalties)
 
 
+DOMAINS = {"wide": (wide, 300), "steep": (steep, 200)}
+"""Which settings, and how many the documentation reports."""
+
+STARTS = 20
+"""Random starts of the equations that an energy is compared with."""
+
+
+def lower_energies(question: Setting, result: ndl.Prediction, index: int) -> list[float]:
+    """By how much, relatively, other solved points of the equations that random starts lead to are lower in energy.
+
+    All with the same points, those of one scrambling: the energies of two rules would differ by their noise.
+    """
+    task, model, learner = question
+    rng, o, hat = np.random.default_rng([11, index]), result.overlaps, result.conjugates
+    assert isinstance(o, ndl.Overlaps)
+    with jax.enable_x64(True):
+        equations = Equations(task, model, learner.alpha, learner.penalties, 11, 1, 0)
+        order = Order(o.key, o.key_sq, hat["key_susceptibility"], o.value, o.value_sq, hat["value_susceptibility"])
+
+        def end(x: np.ndarray) -> tuple[float, float]:
+            found = equations.settle(x[None], 1e-6)
+            there = unpack(found.x)
+            return float(equations.energy(there, equations.means(there))[0]), float(found.residual[0])
+
+        here, left = end(pack(order))
+        assert left < 1e-5, (question, left)
+        # overlaps and norms from none to more than the teacher's, susceptibilities from stiff to loose
+        starts = rng.uniform([-0.5, -4, -3] * 2, [1.5, 1, 2] * 2, size=(STARTS, 6))
+        ends = [end(x) for x in starts]
+    return [1 - energy / here for energy, residual in ends if residual < 1e-5 and energy < (1 - 1e-5) * here]
+
+
 def reason(result: ndl.Prediction) -> str:
     """The first thing that speaks against a prediction."""
     text = " ".join(result.notes)
@@ -60,11 +109,13 @@ def reason(result: ndl.Prediction) -> str:
     return result.status.name
 
 
-def answer(index: int) -> dict[str, object]:
+def answer(domain: str, index: int) -> dict[str, object]:
     """What is predicted for one setting, as a row of the file."""
-    task, model, learner = setting(index)
+    task, model, learner = question = DOMAINS[domain][0](index)
     began = time.process_time()
     result = ndl.predict(task, model, learner, throw=False)
+    seconds = time.process_time() - began
+    solved = result.status.name in ("CONVERGED", "UNSTABLE", "NOISE_LIMITED")
     return {
         "index": index,
         "question": [repr(x) for x in (task, model, learner)],
@@ -75,20 +126,25 @@ def answer(index: int) -> dict[str, object]:
         "finite": all(e.finite for e in result.metrics.values()),
         "excess_risk": result.excess_risk.value,
         "error": result.excess_risk.error,
+        "residual": result.residual,
+        "lower": lower_energies(question, result, index) if domain == "steep" and solved else [],
         "notes": list(result.notes),
-        "seconds": time.process_time() - began,
+        "seconds": seconds,
     }
 
 
 def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 300
-    path = Path(sys.argv[2] if len(sys.argv) > 2 else "benchmarks/out/ridge_robustness.jsonl")
+    given = [*sys.argv[1:], "", "", "", ""]
+    domain = given[0] or "wide"
+    setting, count = DOMAINS[domain][0], int(given[1] or DOMAINS[domain][1])
+    path = Path(given[2] or f"benchmarks/out/ridge_robustness_{domain}.jsonl")
     path.parent.mkdir(parents=True, exist_ok=True)
     done = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     # settings of one kind follow each other, so that each worker compiles them once
-    left = sorted(set(range(count)) - {row["index"] for row in done}, key=kind)
-    with multiprocessing.get_context("spawn").Pool(os.cpu_count()) as pool, path.open("a") as file:
-        for row in pool.imap_unordered(answer, left):
+    left = sorted(set(range(count)) - {row["index"] for row in done}, key=lambda index: kind(setting(index)))
+    workers = int(os.environ.get("WORKERS", os.cpu_count() or 1))
+    with multiprocessing.get_context("spawn").Pool(workers) as pool, path.open("a") as file:
+        for row in pool.imap_unordered(functools.partial(answer, domain), left):
             file.write(json.dumps(row) + "\n")
             file.flush()
             done.append(row)
@@ -99,33 +155,36 @@ def main() -> None:
         print(f"{100 * number / len(rows):5.1f} %  {name}")
     seconds = [row["seconds"] for row in rows]
     print(f"median {np.median(seconds):.2f} s, most {max(seconds):.1f} s")
-    checks = int(sys.argv[3]) if len(sys.argv) > 3 else 0
+    print(f"largest residual {max(row['residual'] for row in rows):.1g}")
+    if domain == "steep":
+        beaten = [(row["index"], max(row["lower"])) for row in rows if row["lower"]]
+        print(f"{len(beaten)} have a point of lower energy among {STARTS} random starts: {beaten}")
     trusted = sorted(row["index"] for row in rows if row["status"] == "CONVERGED")
-    for index in np.random.default_rng(1).permutation(trusted)[:checks]:
-        print(check(int(index)), flush=True)
+    for index in np.random.default_rng(1).permutation(trusted)[: int(given[3] or 0)]:
+        print(int(index), check(setting(int(index))), flush=True)
 
 
 SIZES = ((60, 48), (120, 32), (240, 24))
 """(d, repeats) of the training that a prediction is checked by."""
 
 
-def check(index: int) -> str:
+def check(question: Setting) -> str:
     """Theory against training for one setting, extrapolated."""
-    task, model, learner = setting(index)
+    task, model, learner = question
     prediction = ndl.predict(task, model, learner)
     found = [ndl.simulate(task, model, learner, d=d, repeats=r) for d, r in SIZES]
     fits = {e.metric: e for e in ndl.compare(prediction, found).extrapolations}
     risk = fits["excess_risk"]
     return (
-        f"{index}: excess risk {risk.predicted:.4f}, trained {risk.extrapolated:.4f}({risk.extrapolated_error:.4f}); z "
+        f"excess risk {risk.predicted:.4f}, trained {risk.extrapolated:.4f}({risk.extrapolated_error:.4f}); z "
         + ", ".join(f"{name} {fits[name].z_extrapolated:+.1f}" for name in ("excess_risk", "train_loss", "energy"))
         + f"; {task!r}, {model!r}, {learner!r}"
     )
 
 
-def kind(index: int) -> tuple[str, str, int]:
+def kind(question: Setting) -> tuple[str, str, int]:
     """What fixes the compiled kernels of a setting."""
-    task, model, _ = setting(index)
+    task, model, _ = question
     return type(model.activation).__name__, type(task).__name__, task.longest
 
 

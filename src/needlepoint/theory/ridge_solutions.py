@@ -240,7 +240,9 @@ def _at_level(equations: Equations, name: str, place: Seed, tol: float, close: n
         slope = equations.slope(found.x.mean(axis=0))  # the last one may belong elsewhere
         found = equations.solve(found.x, settled, _for_all(slope), most=30)
     if not _quiet(found, settled):  # every scrambling with slopes of its own
-        found = equations.settle(found.x, settled, most=30)
+        found = equations.settle(found.x, settled, most=20)
+    if not _quiet(found, settled):  # the branch may belong to the points that it was found with
+        found = equations.settle(np.repeat(STARTS[name][None], equations.scrambles, axis=0), settled, most=40)
     return _solution(equations, name, found, place, tol)
 
 
