@@ -18,7 +18,8 @@ _STALLED = 4  # steps without shrinking that end a row
 _SHRINKS = 0.7
 _QUICKER = 4.0  # the most by which the time step of a flow changes at once
 _OUTWARD = 0.5  # of the time in which a flow leaves a point e-fold, the longest time step near it
-_FIRST, _SHORTEST = 0.5, 0.1  # time steps of a flow
+_FIRST, _SHORTEST = 0.5, 0.1  # time steps of a flow: the first where f(x) - x is of order one, and the least
+_TINY = 1e-30  # instead of a step of length zero
 
 
 class FixedPoints(NamedTuple):
@@ -102,7 +103,7 @@ def settle(
     end are returned at the point with their smallest residual.
     """
     rows, k = x.shape
-    x, h, before = x.copy(), np.full(rows, _FIRST), np.full(rows, np.nan)
+    x, h, before = x.copy(), np.full(rows, _FIRST), np.full(rows, 1.0)
     best, ahead, least, waited = x.copy(), x.copy(), np.full(rows, np.inf), np.zeros(rows)
     steps = 0
     while steps < most:
@@ -112,7 +113,9 @@ def settle(
         good = np.all(np.isfinite(step), axis=1) & np.all(np.isfinite(slopes), axis=(1, 2))
         size = np.where(good, np.max(np.abs(step), axis=1), np.inf)
         length = np.linalg.norm(np.where(good[:, None], step, 1.0), axis=1)
-        h = np.maximum(h * np.clip(np.nan_to_num(before / length, nan=1.0), 1 / _QUICKER, _QUICKER), _SHORTEST)
+        # a start that is nearly there is left to Newton's method at once
+        bounds = (1 / _QUICKER, _QUICKER) if steps > 1 else (1.0, math.inf)
+        h = np.maximum(h * np.clip(before / np.maximum(length, _TINY), *bounds), _SHORTEST)
         before, move = length, np.zeros_like(x)
         for row in np.flatnonzero(good):
             outward = np.max(np.linalg.eigvals(slopes[row]).real) - 1
