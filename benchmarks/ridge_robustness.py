@@ -11,6 +11,7 @@ compared with what the equations lead to from random starts.
 from __future__ import annotations
 
 import collections
+import dataclasses
 import functools
 import json
 import math
@@ -25,8 +26,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import needlepoint as ndl
-from needlepoint.theory.ridge_equations import Equations, pack, unpack
+from needlepoint.theory.ridge_equations import SCRAMBLES, Equations, pack, unpack
 from needlepoint.theory.ridge_fields import Order
+from needlepoint.theory.ridge_stability import stability
 
 
 @ndl.activation("sink_softmax")
@@ -75,35 +77,45 @@ STARTS = 20
 """Random starts of the equations that an energy is compared with."""
 
 
-def lower_energies(question: Setting, result: ndl.Prediction, index: int) -> list[float]:
-    """By how much, relatively, other solved points of the equations that random starts lead to are lower in energy.
+def lower_energies(question: Setting, result: ndl.Prediction, index: int) -> dict[str, int]:
+    """How many of the random starts lead to a point of the equations that is lower in energy: where replica symmetry
+    is stable, and where it is not, so that the energy is only a bound.
 
     All with the same points, those of one scrambling: the energies of two rules would differ by their noise.
     """
     task, model, learner = question
     rng, o, hat = np.random.default_rng([11, index]), result.overlaps, result.conjugates
     assert isinstance(o, ndl.Overlaps)
+    lower = {"stable": 0, "unstable": 0, "unsolved": 0}
     with jax.enable_x64(True):
         equations = Equations(task, model, learner.alpha, learner.penalties, 11, 1, 0)
         order = Order(o.key, o.key_sq, hat["key_susceptibility"], o.value, o.value_sq, hat["value_susceptibility"])
 
-        def end(x: np.ndarray) -> tuple[float, float]:
+        def end(x: np.ndarray) -> tuple[np.ndarray, float]:
             found = equations.settle(x[None], 1e-6)
             there = unpack(found.x)
-            return float(equations.energy(there, equations.means(there))[0]), float(found.residual[0])
+            energy = float(equations.energy(there, equations.means(there))[0])
+            return found.x, energy if found.residual[0] < 1e-3 else math.nan
 
-        here, left = end(pack(order))
-        assert left < 1e-5, (question, left)
+        _, here = end(pack(order))
+        if math.isnan(here):  # these points have lost the branch
+            here = result.energy.value - result.energy.error
         # overlaps and norms from none to more than the teacher's, susceptibilities from stiff to loose
-        starts = rng.uniform([-0.5, -4, -3] * 2, [1.5, 1, 2] * 2, size=(STARTS, 6))
-        ends = [end(x) for x in starts]
-    return [1 - energy / here for energy, residual in ends if residual < 1e-5 and energy < (1 - 1e-5) * here]
+        for start in rng.uniform([-0.5, -4, -3] * 2, [1.5, 1, 2] * 2, size=(STARTS, 6)):
+            x, energy = end(start)
+            if math.isnan(energy):
+                lower["unsolved"] += 1
+            elif energy < (1 - 1e-5) * here:
+                all_points = dataclasses.replace(equations, scrambles=SCRAMBLES)
+                judged = stability(all_points, unpack(np.repeat(x, SCRAMBLES, axis=0)))
+                lower["unstable" if judged.replicon >= 1 else "stable"] += 1
+    return lower
 
 
 def reason(result: ndl.Prediction) -> str:
     """The first thing that speaks against a prediction."""
     text = " ".join(result.notes)
-    for mark in ("replica symmetry", "jumps", "ends elsewhere"):
+    for mark in ("replica symmetry", "jumps", "ends elsewhere", "second solution"):
         if mark in text:
             return f"{result.status.name}: {mark}"
     return result.status.name
@@ -127,7 +139,7 @@ def answer(domain: str, index: int) -> dict[str, object]:
         "excess_risk": result.excess_risk.value,
         "error": result.excess_risk.error,
         "residual": result.residual,
-        "lower": lower_energies(question, result, index) if domain == "steep" and solved else [],
+        "lower": lower_energies(question, result, index) if domain == "steep" and solved else {},
         "notes": list(result.notes),
         "seconds": seconds,
     }
@@ -157,8 +169,9 @@ def main() -> None:
     print(f"median {np.median(seconds):.2f} s, most {max(seconds):.1f} s")
     print(f"largest residual {max(row['residual'] for row in rows):.1g}")
     if domain == "steep":
-        beaten = [(row["index"], max(row["lower"])) for row in rows if row["lower"]]
-        print(f"{len(beaten)} have a point of lower energy among {STARTS} random starts: {beaten}")
+        for name in ("stable", "unstable", "unsolved"):
+            found = [row["index"] for row in rows if row["lower"].get(name)]
+            print(f"{len(found)} have {name} points of lower energy among {STARTS} random starts: {found}")
     trusted = sorted(row["index"] for row in rows if row["status"] == "CONVERGED")
     for index in np.random.default_rng(1).permutation(trusted)[: int(given[3] or 0)]:
         print(int(index), check(setting(int(index))), flush=True)

@@ -123,12 +123,14 @@ def conjugates(solution: Solution) -> dict[str, float]:
 
 
 def _apart(found: list[Solution]) -> list[str]:
-    if len(found) < 2:
-        return []
-    best, other = found
+    best, *others = found
     return [
         f"the {other.start} start ends elsewhere (excess risk {other.excess_risk.value:.4g}, energy "
         f"{other.energy.value:.6g} against {best.energy.value:.6g})"
+        if other.start != best.start
+        else f"the equations have a second solution (excess risk {other.excess_risk.value:.4g}, energy "
+        f"{other.energy.value:.6g} against {best.energy.value:.6g})"
+        for other in others
     ]
 
 

@@ -31,7 +31,7 @@ INFORMED = (1.0, math.log(0.1), math.log(0.2), 1.0, math.log(0.1), math.log(0.2)
 
 _LEAST = math.log(1e-10)  # a weight whose square is smaller counts as this: it vanishes, and its logarithm has no limit
 _STEEPEST = 25.0  # |log V| beyond which a weight is not held by penalty or data
-_MOST = 150
+_MOST, _POOLED = 150, 40  # evaluations of the map, and of the mean map with its slopes
 T = TypeVar("T", bound=tuple)
 
 _ENOUGH = 1e-3  # steps below this may stall: samples whose minima come and go make small jumps
@@ -107,6 +107,11 @@ class Equations:
         activation = self.kinds[1]
         return issubclass(activation, Linear) or (issubclass(activation, Softmax) and self.task.longest <= 2)
 
+    @property
+    def is_smooth(self) -> bool:
+        """Does every sample have one minimum, so that the means have no jumps?"""
+        return issubclass(self.kinds[1], Linear)
+
     @functools.cached_property
     def numbers(self) -> tuple[dict[str, float], dict[str, float]]:
         """The constants of the task and of the activation, to be traced."""
@@ -146,6 +151,22 @@ class Equations:
         """Where the flow of the map leads from `x`, (1, 6) if all rows use one scrambling or a row a scrambling."""
         linearised = linearised_alone if self.scrambles == 1 else linearised_rows
         return settle(linearised(self.map), x, tol=tol, most=most, enough=_ENOUGH)
+
+    def settle_pooled(self, x: np.ndarray, tol: float, most: int = _POOLED) -> FixedPoints:
+        """Where the flow of the mean map of all scramblings leads from `x` (6,); the rows are what each scrambling by
+        itself would add, to first order.
+
+        Near the end of a branch some scramblings have lost it while their mean has not.
+        """
+
+        def pooled(at: np.ndarray) -> np.ndarray:
+            return self.map(np.repeat(at, self.scrambles, axis=0)).mean(axis=0, keepdims=True)
+
+        found = settle(linearised_rows(pooled), x[None], tol=tol, most=most, enough=_ENOUGH)
+        slope = linearised_rows(pooled)(found.x)[1][0]
+        steps = self.map(np.repeat(found.x, self.scrambles, axis=0)) - found.x
+        rows = found.x + np.linalg.solve(np.eye(x.size) - slope, steps.T).T
+        return FixedPoints(rows, np.repeat(found.residual, self.scrambles), found.steps, rows)
 
     def slope(self, x: np.ndarray) -> np.ndarray:
         """The Jacobian of the map at one point (6,), by the first scrambling."""

@@ -43,6 +43,7 @@ _HELD = 20.0  # log V beyond which nothing holds the weight
 _LOOSE = 1e3  # V beyond which a weight without penalty that does not settle is not held
 _SAMPLED = 16  # scramblings of a user's activation
 _AMPLE = 0.5  # share of the tolerance below which half as many points will do
+_GAP = 0.4  # coordinates of scramblings with a wider gap between them belong to different branches
 _RATE = 0.75  # the error falls like the number of points to this power
 
 
@@ -76,7 +77,14 @@ class Solution:
     @property
     def solved(self) -> bool:
         """Do the equations hold here, well enough known or not?"""
-        return self.status in (Status.CONVERGED, Status.NOISE_LIMITED)
+        return self.status in (Status.CONVERGED, Status.NOISE_LIMITED) and self.energy.finite
+
+    def unknown(self, status: Status) -> Solution:
+        """With errors that say that nothing is known."""
+        infinite = [math.inf] * len(self.order)
+        lost = {name: Estimate(getattr(self, name).value, math.inf) for name in ("excess_risk", "train_loss", "energy")}
+        errors = {"order_error": Order(*infinite), "conjugate_error": Conjugate(*infinite)}
+        return replace(self, status=status, **errors, **lost)
 
     @property
     def trusted(self) -> bool:
@@ -117,13 +125,20 @@ def solve(
         starts = dict(zip(wanted, ends, strict=False))
     places = sought(coarse, starts)
     progress(0.2)
-    solutions = [refined(p.equations, p.start, Seed(p.x, p.slope), tol, progress=progress) for p in places]
+    ends = [refined(p.equations, p.start, Seed(p.x, p.slope), tol, progress=progress) for p in places]
+    found = _unlike([branch for end in ends for branch in end])  # some were apart by the noise of the first few points
     # energies are compared among solved points only: where the iteration did not end they can be lower
-    solutions = [s for s in solutions if s.solved] or solutions[:1]
-    if len(solutions) == 2 and not _differ(*solutions):
-        solutions = solutions[:1]  # apart by the noise of the few points that they were sought with
-    best, *others = sorted(solutions, key=lambda s: s.energy.value)
-    return [_judged(best) if careful else best, *others]
+    found = [s for s in found if s.solved] or found[:1]
+    if careful:
+        found = [_judged(s) for s in found]
+    return sorted(found, key=_rank)
+
+
+def _rank(solution: Solution) -> tuple[float, float]:
+    """By energy; but where replica symmetry is unstable the energy is a bound from below, the looser the more unstable,
+    so that what is trusted comes first, and then what is less unstable."""
+    judged = solution.stability
+    return (judged.replicon if judged is not None and judged.doubts else 0.0, solution.energy.value)
 
 
 def _differ(one: Solution, other: Solution) -> bool:
@@ -157,7 +172,7 @@ def _continued(coarse: Equations, near: Mapping[float, Solution], tol: float, ca
     place = Seed(found.x.mean(axis=0), slope)
     solution = _solution(equations, last.start, found, place, tol)
     if not careful:
-        return refined(coarse, last.start, place, tol, solution)
+        return refined(coarse, last.start, place, tol, solution)[0]
     solution = _judged(solution, last)
     if solution.stability is None:
         return None
@@ -166,8 +181,9 @@ def _continued(coarse: Equations, near: Mapping[float, Solution], tol: float, ca
             return solution
         # more points are not worth it, or might dispel the doubts
         return replace(solution, status=Status.NOISE_LIMITED) if solution.stability.hopeless else None
-    solution = _judged(refined(coarse, last.start, place, tol, solution), solution)
-    return None if solution.stability is None or solution.status is Status.MAX_STEPS else solution
+    branches = refined(coarse, last.start, place, tol, solution)
+    solution = _judged(branches[0], solution)
+    return None if solution.stability is None or len(branches) > 1 else solution
 
 
 def _for_all(slope: np.ndarray) -> np.ndarray:
@@ -197,14 +213,26 @@ def _foretold(near: Mapping[float, Solution]) -> np.ndarray:
 
 
 def refined(
-    coarse: Equations, name: str, place: Seed, tol: float, first: Solution | None = None, progress: Progress = silent
-) -> Solution:
+    coarse: Equations,
+    name: str,
+    place: Seed,
+    tol: float,
+    first: Solution | None = None,
+    progress: Progress = silent,
+    pooled: bool = False,
+) -> list[Solution]:
     """Raise the number of points, beyond those of `first`, until the excess risk is known to `tol` or it is not worth
-    more of them."""
+    more of them. Several solutions where scramblings end on different branches: these are solved `pooled`."""
     last = _CHEAP if coarse.is_cheap else _DEAR
-    solution = first or _at_level(replace(coarse, scrambles=SCRAMBLES), name, place, tol)
-    while solution.status in (Status.CONVERGED, Status.MAX_STEPS) and not solution.excess_risk.error <= tol:
+    solution = first or _at_level(replace(coarse, scrambles=SCRAMBLES), name, place, tol, pooled=pooled)
+    while True:
         equations = solution.equations
+        groups = _groups(pack(solution.rows)) if solution.solved and not pooled else []
+        if len(groups) > 1:
+            ends = [refined(equations, name, Seed(x, place.slope), tol, pooled=True) for x in groups]
+            return _unlike([branch for end in ends for branch in end])
+        if solution.status not in (Status.CONVERGED, Status.MAX_STEPS) or solution.excess_risk.error <= tol:
+            return [solution]
         # where the iteration did not end more points may help, but not many more
         most = last if solution.solved else min(last, _DOUBTFUL)
         level = min(most, equations.log2_points + max(1, _more(solution.excess_risk.error, tol)))
@@ -213,12 +241,31 @@ def refined(
         # nor is what is not to be trusted in any case
         if level <= equations.log2_points or (solution.stability is not None and solution.stability.hopeless):
             noisy = Status.NOISE_LIMITED if solution.status is Status.CONVERGED else solution.status
-            return replace(solution, status=noisy)
+            return [replace(solution, status=noisy)]
         scatter = _scatter(pack(solution.rows)) * _falls(level - equations.log2_points)
         close = _CLOSE * scatter if first else 0.0  # a curve need not settle further
-        solution = _at_level(replace(equations, log2_points=level), name, solution.seed, tol, close)
+        solution = _at_level(replace(equations, log2_points=level), name, solution.seed, tol, close, pooled)
         progress(0.2 + 0.6 * level / last)
-    return solution
+
+
+def _groups(x: np.ndarray) -> list[np.ndarray]:
+    """The centres (6,) of the groups that rows (rows, 6) fall into: a gap in one coordinate divides them."""
+    for column in x.T:
+        order = np.argsort(column)
+        gaps = np.diff(column[order])
+        if np.max(gaps, initial=0.0) > _GAP:
+            cut = int(np.argmax(gaps)) + 1
+            return [*_groups(x[order[:cut]]), *_groups(x[order[cut:]])]
+    return [x.mean(axis=0)]
+
+
+def _unlike(solutions: list[Solution]) -> list[Solution]:
+    """Without those that do not differ from an earlier one."""
+    kept: list[Solution] = []
+    for solution in solutions:
+        if all(_differ(solution, other) for other in kept):
+            kept.append(solution)
+    return kept
 
 
 def _more(error: float, tol: float) -> int:
@@ -231,15 +278,31 @@ def _falls(doublings: int) -> float:
     return 2.0 ** (-_RATE * doublings)
 
 
-def _at_level(equations: Equations, name: str, place: Seed, tol: float, close: np.ndarray | float = 0.0) -> Solution:
-    """Every scrambling's own fixed point; their mean and scatter. At first coordinates may be off by `close`."""
+def _at_level(
+    equations: Equations,
+    name: str,
+    place: Seed,
+    tol: float,
+    close: np.ndarray | float = 0.0,
+    pooled: bool = False,
+) -> Solution:
+    """Every scrambling's own fixed point, or `pooled` that of all of them; their mean and scatter. At first coordinates
+    may be off by `close`."""
+    if pooled:
+        return _solution(equations, name, equations.settle_pooled(place.x, _settled(tol)), place, tol)
     rows = np.repeat(place.x[None], equations.scrambles, axis=0)
     settled = _settled(tol)
+
+    def ended(found: FixedPoints) -> bool:
+        # where the map has jumps, a curve goes on, or points are many, a share of the scatter is enough
+        strict = equations.is_smooth and equations.log2_points <= _DOUBTFUL and not np.any(close)
+        return bool(np.max(found.residual) <= settled) if strict else _quiet(found, settled)
+
     found = equations.solve(rows, settled, _for_all(place.slope), most=12, close=close)
-    if not _quiet(found, settled):
+    if not ended(found):
         slope = equations.slope(found.x.mean(axis=0))  # the last one may belong elsewhere
         found = equations.solve(found.x, settled, _for_all(slope), most=30)
-    if not _quiet(found, settled):  # every scrambling with slopes of its own
+    if not ended(found):  # every scrambling with slopes of its own
         found = equations.settle(found.x, settled, most=20)
     if not _quiet(found, settled):  # the branch may belong to the points that it was found with
         found = equations.settle(np.repeat(STARTS[name][None], equations.scrambles, axis=0), settled, most=40)
@@ -265,28 +328,24 @@ def _solution(equations: Equations, name: str, found: FixedPoints, place: Seed, 
         status = Status.UNBOUNDED
     elif status is Status.MAX_STEPS and 0.0 in equations.penalties and max(centre.V_k, centre.V_v) > _LOOSE:
         status = Status.UNBOUNDED  # on its way there
-    if status is not Status.CONVERGED:  # rows that never left their common start do not differ
-        excess = Estimate(excess.value, math.inf)
-
-    def estimate(rows: np.ndarray) -> Estimate:
-        return _estimate(rows) if status is Status.CONVERGED else Estimate(float(np.mean(rows)), math.inf)
-
-    return Solution(
+    solution = Solution(
         name,
         equations,
         order,
         found.ahead,
         centre,
-        Order(*(estimate(x).error for x in order)),
+        Order(*(_estimate(x).error for x in order)),
         Conjugate(*(float(np.mean(x)) for x in hat)),
-        Conjugate(*(estimate(x).error for x in hat)),
+        Conjugate(*(_estimate(x).error for x in hat)),
         excess,
-        estimate(means.residual_sq),
-        estimate(energy),
+        _estimate(means.residual_sq),
+        _estimate(energy),
         float(np.max(found.residual)),
         status,
         Seed(pack(centre) if finite else place.x, place.slope),
     )
+    # rows that never left their common start do not differ, which is no accuracy
+    return solution if status is Status.CONVERGED else solution.unknown(status)
 
 
 def _quiet(found: FixedPoints, settled: float) -> bool:
