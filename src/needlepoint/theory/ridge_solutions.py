@@ -33,7 +33,7 @@ TOLERANCE = 3e-3
 _CHEAP, _DEAR = 16, 13  # log2 of the most points a scrambling: one-dimensional proximal maps, and the others
 _WORTH = 11  # log2 of the points a scrambling beyond which stability is looked at first
 _NEARLY = 3e-3  # largest step that counts as none where starts are followed to see whether they end apart
-_DOUBTFUL = 12  # log2 of the most points a scrambling next to what is not to be trusted
+_DOUBTFUL = 12  # log2 of the most points a scrambling where a branch ends or is not to be trusted
 _SETTLED = 1e-5  # largest step that counts as none
 _QUIET = 0.1  # or this share of the scatter of the scramblings
 _CLOSE = 0.15  # share of a coordinate's scatter that it may be off by on a curve
@@ -223,7 +223,7 @@ def refined(
 ) -> list[Solution]:
     """Raise the number of points, beyond those of `first`, until the excess risk is known to `tol` or it is not worth
     more of them. Several solutions where scramblings end on different branches: these are solved `pooled`."""
-    last = _CHEAP if coarse.is_cheap else _DEAR
+    last = _DOUBTFUL if pooled else _CHEAP if coarse.is_cheap else _DEAR
     solution = first or _at_level(replace(coarse, scrambles=SCRAMBLES), name, place, tol, pooled=pooled)
     while True:
         equations = solution.equations
@@ -244,8 +244,11 @@ def refined(
             return [replace(solution, status=noisy)]
         scatter = _scatter(pack(solution.rows)) * _falls(level - equations.log2_points)
         close = _CLOSE * scatter if first else 0.0  # a curve need not settle further
-        solution = _at_level(replace(equations, log2_points=level), name, solution.seed, tol, close, pooled)
+        finer = _at_level(replace(equations, log2_points=level), name, solution.seed, tol, close, pooled)
         progress(0.2 + 0.6 * level / last)
+        if solution.solved and not finer.solved:  # near the end of a branch: what fewer points say is kept
+            return [replace(_judged(solution), status=Status.NOISE_LIMITED)]
+        solution = finer
 
 
 def _groups(x: np.ndarray) -> list[np.ndarray]:
@@ -302,9 +305,10 @@ def _at_level(
     if not ended(found):
         slope = equations.slope(found.x.mean(axis=0))  # the last one may belong elsewhere
         found = equations.solve(found.x, settled, _for_all(slope), most=30)
-    if not ended(found):  # every scrambling with slopes of its own
+    few = equations.log2_points <= _DOUBTFUL
+    if few and not ended(found):  # every scrambling with slopes of its own
         found = equations.settle(found.x, settled, most=20)
-    if not _quiet(found, settled):  # the branch may belong to the points that it was found with
+    if few and not _quiet(found, settled):  # the branch may belong to the points that it was found with
         found = equations.settle(np.repeat(STARTS[name][None], equations.scrambles, axis=0), settled, most=40)
     return _solution(equations, name, found, place, tol)
 
