@@ -40,15 +40,15 @@ import numpy as np
 from threadpoolctl import threadpool_info
 
 from needlepoint.core.dispatch import rule
-from needlepoint.core.specs import choice, spec
-from needlepoint.learners import Population
+from needlepoint.core.specs import Spec, choice, spec
 from needlepoint.models.attention import LinearRegression
 from needlepoint.tasks.single_location import SpikedSLR
 from needlepoint.theory.population import predict_linear
 
 
 @spec
-class Hungry(Population):
+class Hungry(Spec):
+    family = "learner"
     appetite: str = choice("none", "memory", "threads", default="none")
 
 
@@ -279,7 +279,7 @@ def test_workers_have_one_thread_and_the_environment_stays(tmp_path, monkeypatch
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
     before = dict(os.environ)
-    sweep = Sweep.of(TASK, ndl.LinearRegression(), hungry("manifold", "threads"), {"task.snr": [1.0]})
+    sweep = Sweep.of(TASK, ndl.LinearRegression(), hungry("threads"), {"task.snr": [1.0]})
     run(sweep, tmp_path / "study.sqlite", ndl.Processes(1))
     assert dict(os.environ) == before
     ((note,),) = rows(tmp_path / "study.sqlite", "SELECT message FROM points")
@@ -295,7 +295,7 @@ def test_a_serial_run_has_one_thread_too(folder):
 import json, sys
 import hungry
 import needlepoint as ndl
-s = ndl.sweep(ndl.SpikedSLR(2, 1.0), ndl.LinearRegression(), hungry.Hungry("manifold", "threads"), {"task.snr": [1.0]})
+s = ndl.sweep(ndl.SpikedSLR(2, 1.0), ndl.LinearRegression(), hungry.Hungry("threads"), {"task.snr": [1.0]})
 print(next(s.points()).prediction.notes[0])
 """
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

@@ -47,18 +47,18 @@ import numpy as np
 from needlepoint.core.dispatch import rule
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.results import Measurement, Trajectory
-from needlepoint.core.specs import choice, spec
-from needlepoint.learners import Population
+from needlepoint.core.specs import Spec, choice, spec
 from needlepoint.models.attention import LinearRegression
 from needlepoint.tasks.single_location import SpikedSLR
 from needlepoint.theory.population import predict_linear
 
 
 @spec
-class Moody(Population):
+class Moody(Spec):
     """`waits`: a simulation waits until the file $GATE exists; `meets`: a prediction waits until two processes are
     here; `dies`: a prediction kills its process; `spins`: one compiled loop of $SPIN rounds."""
 
+    family = "learner"
     mood: str = choice("calm", "waits", "meets", "dies", "spins", default="calm")
 
 

@@ -137,6 +137,7 @@ def spec(cls: _S) -> _S:
     made = dataclasses.dataclass(frozen=True, repr=False)(cls)
     if made.__name__ in _REGISTRY:
         raise ValueError(f"two specs are named {made.__name__}")
+    made._final = True
     _REGISTRY[made.__name__] = made
     return made
 
@@ -145,6 +146,20 @@ class Spec:
     """Base of tasks, models, activations, learners, starts. `family` says which of these."""
 
     family: ClassVar[str] = ""
+    _final: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Registered specs are final: rules are found along the inheritance, and formulas know types by name."""
+        super().__init_subclass__(**options)
+        if cls._final:
+            final = next(base for base in cls.__mro__ if "_final" in vars(base))
+            open_base = next(base for base in final.__mro__ if not base._final)
+            raise InvalidParameter(
+                f"class {cls.__name__}({final.__name__}): {final.__name__} is final, because its formulas know it by "
+                f"its type and would give {cls.__name__} numbers that are not its own; write the {final.family} as a "
+                f"@spec class of its own ({open_base.__name__} is made for that) and register its rules, see "
+                "docs/extending.md."
+            )
 
     def __post_init__(self) -> None:
         for f in declared(type(self)):
