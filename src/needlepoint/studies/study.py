@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from pathlib import Path
 from typing import Any
 
+from needlepoint.core.comparison import Comparison
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.results import Measurement, Prediction
 from needlepoint.core.specs import Spec
@@ -32,6 +33,7 @@ class Study:
 
     def __init__(self, definition: Sweep, store: Store):
         self.definition, self.store = definition, store
+        self._comparisons: dict[Hashable, Comparison] = {}
 
     # --- computing -------------------------------------------------------------------------------
 
@@ -48,6 +50,7 @@ class Study:
         """Compute what is missing (with `retry` also what failed) and say how it went."""
         chosen = executor_named(executor, workers=workers, memory=memory, address=address)
         s, tally = self.definition, Tally(len(self.definition))
+        self._comparisons.clear()  # points may be computed again
         with started(chosen):
             run(s.theory_units(), self.store, chosen, tally, report, retry)
             if s.refine is not None:
@@ -94,15 +97,17 @@ class Study:
         job = s.prediction(at)
         prediction, why = self._result(job)
         assert prediction is None or isinstance(prediction, Prediction)
-        measured = []
+        measured, used = [], [job.id]
         for jobs in s.simulations(at, job):
             found = [self._result(one) for one in jobs]
             parts = [r for r, _ in found if isinstance(r, Measurement)]
             reasons = [text for r, text in found if r is None]
             why = why or (f"{len(reasons)} of {len(jobs)} seeds: {reasons[0]}" if reasons else "")
+            used += [one.id for one, (r, _) in zip(jobs, found, strict=True) if r is not None]
             if parts:
                 measured.append(pooled(parts))
-        return StudyPoint(dict(zip(s.axes.paths, at, strict=True)), prediction, tuple(measured), why)
+        place = dict(zip(s.axes.paths, at, strict=True))
+        return StudyPoint(place, prediction, tuple(measured), why, tuple(used), self._comparisons)
 
     def _result(self, job: Job) -> tuple[Any, str]:
         outcome = self.store.get(job.id)
