@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
-from needlepoint.core.errors import InvalidParameter, UnknownName
+from needlepoint.core.errors import InvalidParameter, UnknownName, shown
 from needlepoint.core.jsonio import canonical
 from needlepoint.core.kinds import Choice, Count, Flag, Kind, Lengths, Numbers, Penalty, Real, refusal
 
@@ -36,7 +36,7 @@ class Nested(Kind):
 
     def coerce(self, value: Any, where: str) -> Any:
         if isinstance(value, str) and value in self.words:
-            return value
+            return str(value)
         if isinstance(value, Mapping):
             value = from_json(value)
         if isinstance(value, (list, tuple)) and self.many:
@@ -49,7 +49,7 @@ class Nested(Kind):
         if isinstance(value, Mapping):
             value = from_json(value)
         if not isinstance(value, Spec) or value.family != self.family:
-            near = difflib.get_close_matches(str(value), self.words, n=1)
+            near = difflib.get_close_matches(shown(value).strip("'"), self.words, n=1)
             hint = f"did you mean {near[0]!r}?" if near else self.why
             raise InvalidParameter(refusal(where, value, self.admissible(), hint))
         return value
@@ -243,7 +243,7 @@ def build(name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None 
 def from_json(document: Any) -> Spec:
     """The spec that `to_json` wrote."""
     if not isinstance(document, Mapping) or "type" not in document:
-        raise InvalidParameter(f"a spec is a JSON object with a 'type'; got {document!r}.")
+        raise InvalidParameter(f"a spec is a JSON object with a 'type'; got {shown(document)}.")
     values = {k: v for k, v in document.items() if k != "type"}
     return build(document["type"], (), values)
 

@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Protocol
 
-from needlepoint.core.errors import InvalidParameter, UnknownName
+from needlepoint.core.errors import InvalidParameter, UnknownName, shown
 from needlepoint.core.kinds import is_whole
 from needlepoint.studies.work import PLAIN, Outcome, solve
 
@@ -96,7 +96,7 @@ class Processes:
 
     def __init__(self, workers: int | None = None, memory: float | str | None = None):
         if workers is not None and (not is_whole(workers) or workers < 1):
-            raise InvalidParameter(f"Processes(workers={workers!r}): workers must be a whole number >= 1.")
+            raise InvalidParameter(f"Processes(workers={shown(workers)}): workers must be a whole number >= 1.")
         self.memory = _bytes(memory)
         fitting = max(1, int(self.memory // _WORKER))
         self.workers = min(int(workers) if workers else _cores(), fitting)
@@ -290,15 +290,16 @@ _UNITS = {"": 1.0, "B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 def _bytes(memory: float | str | None) -> float:
     if memory is None:
         return _SHARE * _free()
-    found = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([KMGT]?B)?\s*", str(memory), re.IGNORECASE)
+    text = memory if isinstance(memory, str) else shown(memory)
+    found = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([KMGT]?B)?\s*", text, re.IGNORECASE)
     try:
         size = float(found[1]) * _UNITS[(found[2] or "").upper()] if found else 0.0
     except ValueError:
         size = 0.0
     if not _WORKER <= size < 1e18:
         raise InvalidParameter(
-            f"Processes(memory={memory!r}): memory must be at least {_WORKER / 1e6:.0f} MB (what one worker takes), in "
-            "bytes or as '4 GB'."
+            f"Processes(memory={shown(memory)}): memory must be at least {_WORKER / 1e6:.0f} MB (what one worker "
+            "takes), in bytes or as '4 GB'."
         )
     return size
 
@@ -326,7 +327,8 @@ def executor_named(
     """The executor of this name, or the one given."""
     if not isinstance(executor, str):
         if isinstance(executor, type) or not hasattr(executor, "submit"):
-            raise InvalidParameter(f"executor={executor!r}: one of {', '.join(NAMES)}, or Processes(...), Dask(...).")
+            names = ", ".join(NAMES)
+            raise InvalidParameter(f"executor={shown(executor)}: one of {names}, or Processes(...), Dask(...).")
         if any(given is not None for given in (workers, memory, address)):
             raise InvalidParameter(f"executor={executor!r} is made already; give workers, memory and address to it.")
         return executor
@@ -338,7 +340,7 @@ def executor_named(
         raise InvalidParameter(f"memory={memory!r}: only the executor 'processes' has a budget of memory.")
     if executor == "serial":
         if workers not in (None, 1):
-            raise InvalidParameter(f"workers={workers!r}: the serial executor is one process; say 'processes'.")
+            raise InvalidParameter(f"workers={shown(workers)}: the serial executor is one process; say 'processes'.")
         return Serial()
     if executor == "processes":
         return Processes(workers, memory)
