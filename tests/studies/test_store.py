@@ -15,6 +15,7 @@ import pytest
 
 import needlepoint as ndl
 from needlepoint.core.results import Measurement, Prediction
+from needlepoint.studies import owners
 from needlepoint.studies import store as module
 from needlepoint.studies.codec import encode
 from needlepoint.studies.jobs import Job, Unit
@@ -261,7 +262,7 @@ def claimed_by(store, unit, host, pid, born, seen):
 
 def finished_process():
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        born = module._born(child.pid)
+        born = owners.born_at(child.pid)
         child.communicate(b"\n")
     return child.pid, born
 
@@ -271,19 +272,19 @@ def test_the_claim_of_a_dead_process_is_taken_over(store):
     unit = Unit([JOBS[0]])
     pid, born = finished_process()
     assert born
-    claimed_by(store, unit, module._host(), pid, born, time.time())
+    claimed_by(store, unit, owners.this_host(), pid, born, time.time())
     assert store.claim(unit)
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="without /proc a pid is all there is")
 def test_a_number_that_was_given_out_again_is_not_taken_for_its_owner(store):
-    ours = module._born(os.getpid())
-    claimed_by(store, Unit([JOBS[0]]), module._host(), os.getpid(), str(int(ours) - 1), time.time())
+    ours = owners.born_at(os.getpid())
+    claimed_by(store, Unit([JOBS[0]]), owners.this_host(), os.getpid(), str(int(ours) - 1), time.time())
     assert store.claim(Unit([JOBS[0]]))
 
 
 def test_the_claim_of_a_living_process_is_respected(store):
-    claimed_by(store, Unit([JOBS[0]]), module._host(), os.getpid(), module._born(os.getpid()), 0.0)
+    claimed_by(store, Unit([JOBS[0]]), owners.this_host(), os.getpid(), owners.born_at(os.getpid()), 0.0)
     assert not store.claim(Unit([JOBS[0]]))
 
 

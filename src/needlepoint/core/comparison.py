@@ -122,8 +122,8 @@ def asked(
     prediction: Prediction, measurements: Measurement | Sequence[Measurement]
 ) -> tuple[Prediction, list[Measurement]]:
     """The two sides of a comparison, or one sentence on why they cannot be compared."""
-    many = isinstance(measurements, Iterable) and not isinstance(measurements, Measurement)
-    found = list(measurements) if many else [measurements]
+    given: Any = measurements
+    found: list[Any] = [given] if isinstance(given, Measurement) or not isinstance(given, Iterable) else list(given)
     if not isinstance(prediction, Prediction) or not all(isinstance(m, Measurement) for m in found):
         raise InvalidParameter("compare: takes a Prediction and one or several Measurements.")
     if not found:

@@ -73,8 +73,8 @@ def _questions(what: Any) -> Iterator[tuple[Any, Any]]:
             yield from _questions(one)
     elif isinstance(what, Result):
         yield what.task, what.model
-    elif hasattr(what, "definition"):
-        axes = what.definition.axes
+    elif (definition := getattr(what, "definition", None)) is not None:
+        axes = definition.axes
         yield from {axes.question(at)[:2]: None for at in axes.points()}
     elif isinstance(what, Spec):
         yield (what if what.family == "task" else ...), (... if what.family == "task" else what)

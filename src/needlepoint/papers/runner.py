@@ -87,7 +87,7 @@ def _jobs(points: Sequence[Point]) -> list[Job]:
 def _answer(store: Store, name: str, label: str) -> Any:
     outcome = store.get(name)
     assert outcome is not None
-    if outcome.state == "failed":
+    if outcome.state != "done":
         why = outcome.message.removeprefix(f"{outcome.status}: ")
         raise InvalidParameter(f"{label} failed: {outcome.status}: {why}")
     return outcome.result

@@ -36,7 +36,7 @@ class Outcome:
     document: str = ""
     arrays: Arrays = field(default_factory=dict)
 
-    @property
+    @functools.cached_property
     def result(self) -> Any:
         return decode(json.loads(self.document), self.arrays)
 
