@@ -239,7 +239,7 @@ def test_a_figure_of_it_is_reproduced_and_reported(question, tmp_path):
     assert done.troubles == ()
     assert {"risk"} <= {row.metric for row in done.agreement}
     write_agreement(tmp_path / "agreement.csv", [done])
-    write_report(tmp_path / "report.html", [done], "quick", "0")
+    write_report(tmp_path / "report.html", [done], "0")
     page = (tmp_path / "report.html").read_text()
     for row in done.agreement:
         assert f"{row.measured:.6g}" in page

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from needlepoint.cli_interrupts import Check, interruptible
 from needlepoint.core.errors import InvalidParameter, NeedlepointError, one_line
 from needlepoint.core.jsonio import dumps
 
@@ -22,10 +19,9 @@ if TYPE_CHECKING:
     from needlepoint.studies.running import Tally
     from needlepoint.studies.study import Study
 
-NOT_CONVERGED, INTERRUPTED = 3, 130
+NOT_CONVERGED = 3
 PICTURES = (".png", ".pdf", ".svg")
 _LINES = 5.0  # seconds between lines of progress where there is no terminal
-_GRACE = 3.0  # seconds after Ctrl-C in which a long computation may end by itself
 
 How = Annotated[str, typer.Option("--executor", help="serial, processes or dask")]
 Workers = Annotated[int | None, typer.Option(help="Workers of the process pool or the local dask cluster")]
@@ -72,7 +68,7 @@ def sweep(
         _say_what_is_there(study, path)
         study.store.put_meta("study", definition.to_json())
         study.store.put_meta("plot", drawing)
-        with interruptible(path), _display() as report:
+        with interruptible(path) as check, _display(check) as report:
             tally = study.run(chosen, retry=retry, report=report)
         if plot is not None:
             _draw(study, drawing, plot)
@@ -115,51 +111,11 @@ def _confirm(points: int, limit: int, yes: bool) -> None:
 
 
 @contextlib.contextmanager
-def interruptible(path: Path) -> Iterator[None]:
-    """Ctrl-C ends what is computed here within seconds, and says that what is done is kept."""
-    kept = f"interrupted; what is done is kept in {path}, and the same command goes on."
-    try:
-        with _stopping(kept):
-            yield
-    except KeyboardInterrupt:
-        print(f"needlepoint: {kept}", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from None
+def _display(check: Check) -> Iterator[Callable[[Tally], None]]:
+    """Points done, failed, rate, time left and the last status: a bar on a terminal, else a line now and then.
 
-
-@contextlib.contextmanager
-def _stopping(sentence: str) -> Iterator[None]:
-    """End the process if a computation does not react to Ctrl-C: the store is whole at every moment."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    ours, theirs = socket.socketpair()
-    theirs.setblocking(False)
-    before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
-
-    ended = threading.Event()
-
-    def watch() -> None:
-        with ours:
-            while heard := ours.recv(64):
-                if signal.SIGINT in heard and not ended.wait(_GRACE):
-                    shown = "\x1b[?25h\n" if sys.stderr.isatty() else ""  # the bar has hidden the cursor
-                    print(f"{shown}needlepoint: {sentence}", file=sys.stderr, flush=True)
-                    os._exit(INTERRUPTED)
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        signal.set_wakeup_fd(before)
-        theirs.close()
-        watcher.join()
-
-
-@contextlib.contextmanager
-def _display() -> Iterator[Callable[[Tally], None]]:
-    """Points done, failed, rate, time left and the last status: a bar on a terminal, else a line now and then."""
+    `check` is asked after every point.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
@@ -173,13 +129,19 @@ def _display() -> Iterator[Callable[[Tally], None]]:
             if time.monotonic() - said >= _LINES or ended:
                 said = time.monotonic()
                 print(_line(tally), file=sys.stderr, flush=True)
+            check()
 
         yield line
         return
     columns = (BarColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=console, transient=True) as bar:
         row = bar.add_task("the first points are under way", total=1.0)
-        yield lambda tally: bar.update(row, completed=tally.done, total=max(tally.total, 1), description=_line(tally))
+
+        def update(tally: Tally) -> None:
+            bar.update(row, completed=tally.done, total=max(tally.total, 1), description=_line(tally))
+            check()
+
+        yield update
 
 
 def _line(tally: Tally) -> str:
@@ -353,6 +315,6 @@ def retry(
 
     chosen = executor_named(executor, workers=workers, memory=memory, address=address)
     with open_study(path) as study:
-        with interruptible(path), _display() as report:
+        with interruptible(path) as check, _display(check) as report:
             tally = study.run(chosen, retry=True, report=report)
         _summary(study, path, tally, None, as_json)

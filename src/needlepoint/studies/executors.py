@@ -124,7 +124,8 @@ class Processes:
         os.environ.update(PLAIN)  # read by the BLAS of the new process when it is loaded
         try:
             process = context.Process(target=_work, args=(theirs,), daemon=True)
-            process.start()
+            with _deaf():
+                process.start()
         finally:
             for name, value in before.items():
                 if value is None:
@@ -242,6 +243,19 @@ class Processes:
         self._units.clear()
         self._waiting.clear()
         self._alone.clear()
+
+
+@contextlib.contextmanager
+def _deaf() -> Iterator[None]:
+    """Processes that are started here do not hear Ctrl-C, from their first moment; this one hears it afterwards."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _work(pipe: Connection) -> None:

@@ -222,6 +222,12 @@ class Store:
                 self._db.executemany(f"DELETE FROM {table} WHERE {column} = ?", old)
         return len(old)
 
+    def ids(self, state: str | None = None) -> set[str]:
+        """The ids of all points, or of those in a state."""
+        with self._saying("read"):
+            where, values = ("", ()) if state is None else (" WHERE state = ?", (state,))
+            return {row[0] for row in self._db.execute(f"SELECT id FROM points{where}", values)}
+
     def seconds(self) -> float:
         """What all points together took."""
         with self._saying("read"):
