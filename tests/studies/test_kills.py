@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -18,6 +19,7 @@ import pytest
 import needlepoint as ndl
 from needlepoint import cli
 from needlepoint.core import dispatch, specs
+from needlepoint.studies import executors
 from needlepoint.studies.store import SCHEMA, Store, StoreError
 from needlepoint.studies.study import Study
 from needlepoint.studies.sweeps import Sweep
@@ -38,6 +40,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import shutil
 import signal
 import time
 
@@ -545,3 +548,107 @@ def test_a_store_of_another_schema(tmp_path, capsys, schema):
     assert cli.run(["study", "show", str(path)]) == 2
     assert f"has schema {schema}" in capsys.readouterr().err
     assert path.read_bytes() == before
+
+
+# --- a store that is removed ---------------------------------------------------------------------
+
+
+def lose(path, how):
+    """Take a store away from under the process that writes it."""
+    if how == "replaced":
+        path.with_name("new").write_bytes(b"")
+        path.with_name("new").replace(path)
+        return
+    if how == "moved":
+        path.rename(path.with_name("elsewhere.sqlite"))
+    for file in path.parent.glob(f"{path.name}*") if how == "removed" else ():
+        file.unlink()
+
+
+@pytest.mark.parametrize("how", ["removed", "moved", "replaced"])
+def test_a_store_that_is_removed_during_a_run(tmp_path, moody, calm, how):
+    store, sweep, lost = tmp_path / "study.sqlite", moody_sweep(moody, ["calm"] * 40), []
+
+    def remove(tally):
+        if tally.done == 60:
+            lose(store, how)
+            lost.append(tally.done)
+
+    with pytest.raises(StoreError) as caught:
+        run(sweep, store, report=remove)
+    rescued = tmp_path / "study-rescued.sqlite"
+    assert str(caught.value) == (
+        f"{store} was removed while it was in use; the points computed so far are kept in {rescued}: move it back and "
+        "run again."
+    )
+    assert lost == [60]
+    had = count(rescued)
+    assert 60 <= had <= 62
+    whole(rescued)
+    # moved back, it goes on and ends with the numbers of an undisturbed run
+    rescued.replace(store)
+    tally = run(sweep, store)
+    assert (tally.done, tally.reused, tally.failed) == (200, had, 0)
+    same(store, calm, 200)
+
+
+def test_a_store_that_is_removed_at_the_end(tmp_path, moody):
+    """After the last point was written; nothing would look at the file again."""
+    store, sweep = tmp_path / "study.sqlite", moody_sweep(moody, ["calm"] * 2, None)
+
+    def remove(tally):
+        if tally.done == 2:
+            lose(store, "removed")
+
+    with pytest.raises(StoreError, match="was removed while it was in use"):
+        run(sweep, store, report=remove)
+    assert count(tmp_path / "study-rescued.sqlite") == 2
+
+
+def test_a_removed_store_on_the_command_line(tmp_path, capsys, monkeypatch):
+    study, store = tmp_path / "study.toml", tmp_path / "study.sqlite"
+    study.write_text(STUDY)
+    (tmp_path / "study-rescued.sqlite").write_text("of last time")
+    honest, solved = executors.solve, []
+
+    def solve(unit, *args):
+        solved.append(unit)
+        if len(solved) == 50:
+            lose(store, "removed")
+        return honest(unit, *args)
+
+    monkeypatch.setattr(executors, "solve", solve)
+    assert cli.run(["sweep", str(study)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    rescued = tmp_path / "study-rescued-2.sqlite"
+    sentence = f"StoreError: {store} was removed while it was in use; the points computed so far are kept in {rescued}"
+    assert err.splitlines()[-1] == f"needlepoint: {sentence}: move it back and run again."
+    assert count(rescued) == 50
+
+
+def test_a_folder_that_is_removed_with_its_store(tmp_path, moody, monkeypatch):
+    place, work = tmp_path / "place", tmp_path / "work"
+    place.mkdir()
+    work.mkdir()
+    monkeypatch.chdir(work)
+
+    def remove(tally):
+        if tally.done == 30:
+            shutil.rmtree(place)
+
+    with pytest.raises(StoreError, match=r"work/study-rescued\.sqlite: move it back and run again"):
+        run(moody_sweep(moody, ["calm"] * 40, None), place / "study.sqlite", report=remove)
+    assert count(work / "study-rescued.sqlite") in (30, 31)
+
+
+def test_another_error_is_told_before_a_removed_store(tmp_path, moody):
+    store = tmp_path / "study.sqlite"
+
+    def stop(tally):
+        lose(store, "removed")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(moody_sweep(moody, ["calm"] * 4, None), store, report=stop)
+    assert count(tmp_path / "study-rescued.sqlite") == 1
