@@ -21,7 +21,7 @@ LEVELS = (
     {"studies"},
     {"plotting"},
     {"papers", "checkpoints"},
-    {"cli", "cli_indexed", "cli_options", "cli_studies", "explorer"},
+    {"cli", "cli_indexed", "cli_interrupts", "cli_options", "cli_studies", "explorer"},
 )
 LEVEL = {name: i for i, names in enumerate(LEVELS) for name in names}
 APART = ({"theory", "simulation"},)

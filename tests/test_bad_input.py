@@ -367,3 +367,88 @@ def test_absurd_numbers_are_measured_or_refused(case, capsys):
     # a number that is not finite needs a status that says so
     assert (found["metrics"]["risk"]["value"] is not None) == (found["status"] == "CONVERGED")
     assert code == (0 if found["status"] == "CONVERGED" else 3)
+
+
+# --- values that Python itself has trouble with --------------------------------------------------
+
+HUGE = 10**5000  # Python does not write integers of more than 4,300 digits
+PREDICTED = ndl.predict(SPIKED, ndl.LinearRegression(), POPULATION)
+ODD = {
+    "huge tokens": (lambda: ndl.SpikedSLR(HUGE, 1.0), "<integer of 5,001 digits>", "tokens must be"),
+    "huge length": (lambda: ndl.SpikedSLR({HUGE: 1.0}, 1.0), "integer of more than 4,300 digits", "tokens must be"),
+    "huge snr": (lambda: ndl.SpikedSLR(2, HUGE), "<integer of 5,001 digits>", "snr must be"),
+    "huge negative snr": (lambda: ndl.SpikedSLR(2, -HUGE), "<integer of 5,001 digits>", "snr must be"),
+    "huge penalty": (lambda: ndl.Ridge(1.0, HUGE), "<integer of 5,001 digits>", "lam must be"),
+    "huge eigenvalue": (lambda: ndl.Eigenvalues([HUGE]), "integer of more than 4,300 digits", "values must be"),
+    "huge choice": (lambda: ndl.Ridge(1.0, 1.0, start=HUGE), "<integer of 5,001 digits>", "start must be"),
+    "huge start": (lambda: ndl.ProjectedDescent(0.1, 5, HUGE), "<integer of 5,001 digits>", "start must be"),
+    "huge flag": (lambda: K(ndl.Softmax(), HUGE), "<integer of 5,001 digits>", "unit_norm must be"),
+    "huge seed": (lambda: ndl.predict(SPIKED, SOFTMAX, POPULATION, seed=HUGE), "<integer of 5,001 digits>", "seed"),
+    "huge task": (lambda: ndl.predict(HUGE, SOFTMAX, POPULATION), "<integer of 5,001 digits>", "not a task"),
+    "huge tol": (lambda: ndl.predict(SPIKED, SOFTMAX, POPULATION, tol=HUGE), "<integer of 5,001 digits>", "tol must"),
+    "huge d": (
+        lambda: ndl.simulate(SPIKED, SOFTMAX, POPULATION, d=HUGE, repeats=1),
+        "<integer of 5,001 digits>",
+        "d must be",
+    ),
+    "huge repeats": (lambda: ndl.Simulation(d=4, repeats=HUGE), "<integer of 5,001 digits>", "repeats must be"),
+    "huge axis": (
+        lambda: ndl.sweep(SPIKED, SOFTMAX, POPULATION, {"task.snr": HUGE}),
+        "<integer of 5,001 digits>",
+        "give a list",
+    ),
+    "huge value of an axis": (
+        lambda: ndl.sweep(SPIKED, SOFTMAX, POPULATION, {"task.snr": [HUGE]}),
+        "<integer of 5,001 digits>",
+        "snr must be",
+    ),
+    "huge pool": (lambda: ndl.Processes(HUGE), "<integer of 5,001 digits>", "workers must be"),
+    "huge memory": (lambda: ndl.Processes(1, HUGE), "<integer of 5,001 digits>", "memory must be"),
+    "huge name": (lambda: ndl.activation(HUGE), "<integer of 5,001 digits>", "must be an identifier"),
+    "compare nothing": (lambda: ndl.compare(None, None), "compare: takes a Prediction", "Measurements"),
+    "compare with nothing": (lambda: ndl.compare(PREDICTED, None), "compare: takes a Prediction", "Measurements"),
+    "compare with a number": (lambda: ndl.compare(PREDICTED, 3), "compare: takes a Prediction", "Measurements"),
+    "compare swapped": (lambda: ndl.compare([PREDICTED], PREDICTED), "compare: takes a Prediction", "Measurements"),
+    "cite a number": (lambda: ndl.cite(3), "cite(3)", "arXiv number"),
+    "full-width name": (lambda: ndl.activation("ｍｉｎｅ"), "activation('ｍｉｎｅ')", "reads this name as 'mine'"),
+    "ligature in a name": (lambda: ndl.activation("ﬁt"), "activation('ﬁt')", "reads this name as 'fit'"),
+    "tol is true": (lambda: ndl.predict(SPIKED, SOFTMAX, POPULATION, tol=True), "tol=True", "tol must be > 0"),
+    "tol of a sweep is true": (
+        lambda: ndl.sweep(SPIKED, SOFTMAX, POPULATION, {"task.snr": [1.0]}, tol=True),
+        "tol=True",
+        "tol must be > 0",
+    ),
+    "tol of branches is true": (lambda: ndl.bayes_branches(SPIKED, 2.0, tol=True), "tol=True", "tol must be > 0"),
+    "array of a word": (lambda: ndl.Ridge(1.0, 1.0, start=np.array("both")), "start=array('both'", "'both'"),
+    "array of words": (lambda: ndl.Ridge(1.0, 1.0, start=np.array(["both"])), "start=array(['both']", "'both'"),
+    "array of a number": (lambda: ndl.SpikedSLR(2, np.array([1.0])), "snr=array([1.])", "snr must be"),
+    "array of a count": (lambda: ndl.SpikedSLR(np.array([2]), 1.0), "tokens=array([2])", "tokens must be"),
+    "array on many lines": (lambda: ndl.SpikedSLR(2, np.eye(3)), "snr=array([[1., 0., 0.], [0.", "snr must be"),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_odd_values_are_one_sentence(case):
+    call, *phrases = ODD[case]
+    with pytest.raises(ndl.InvalidParameter) as caught:
+        call()
+    text = sentence(caught.value)
+    assert all(phrase in text for phrase in phrases), text
+    assert len(text) < 2000
+
+
+def test_words_of_numpy_are_words():
+    made = ndl.Ridge(1.0, np.str_("optimal"), start=np.str_("both"))
+    assert made == ndl.Ridge(1.0, "optimal", start="both")
+    assert {type(made.lam), type(made.start)} == {str}
+    assert type(ndl.ProjectedDescent(0.1, 5, np.str_("sphere"), d=4, runs=2).start) is str
+
+
+def test_a_long_number_on_the_command_line_is_one_sentence(capsys, tmp_path):
+    digits = "9" * 5000
+    for words in (["--task", f"SpikedSLR(2, {digits})"], ["--seed", digits], ["--set", f"task.snr={digits}"]):
+        assert run(["predict", "--task", "SpikedSLR(2, 1)", "--learner", "BayesOptimal()", *words]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    (tmp_path / "spec.json").write_text('{"task": {"type": "SpikedSLR", "tokens": 2, "snr": ' + digits + "}}")
+    assert run(["predict", "--spec", str(tmp_path / "spec.json")]) == 2
+    assert "is not valid JSON" in capsys.readouterr().err

@@ -4,13 +4,14 @@ import csv
 import dataclasses
 import json
 import math
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import needlepoint as ndl
+
+import waiting
 
 TASK = "SpikedSLR(tokens=3, snr=4, relevant_std=0.8, noise=0.1)"
 MODEL = "KeyValueAttention(Erf(scale=0.4), unit_norm=True)"
@@ -422,7 +423,7 @@ def test_without_a_command_the_help_is_readable(call):
 
 def program(*args, **options):
     installed = Path(sys.executable).with_name("needlepoint")
-    return subprocess.run([installed, *args], capture_output=True, text=True, timeout=120, check=False, **options)
+    return waiting.program([installed, *args], **options)
 
 
 def test_reproduce_as_a_program(tmp_path):

@@ -3,13 +3,13 @@
 import csv
 import json
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import needlepoint as ndl
+
+import waiting
 
 TASK, MODEL, RIDGE = "AttentionIndexed(1, Wishart(0.5), noise_var=0.5)", "TiedAttention()", "Ridge(0.5, 0.1)"
 SMALL = ("--d", 12, "--repeats", 3, "--samples", 200)
@@ -263,6 +263,6 @@ def test_help_and_refusals_import_nothing_heavy():
         "run(['spectrum', '--help'])\nrun(['thresholds', '--help'])\nrun(['predict', '--plot', 'x.gif'])\n"
         "print('heavy:', sorted({'jax', 'matplotlib', 'scipy', 'xarray'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = waiting.python(code, check=True)
     assert done.stdout.splitlines()[-1] == "heavy: []"
     assert done.stderr.count("\n") == 1

@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+import needlepoint.core.forks as _forks  # from the beginning, so that no fork goes unnoticed
+
 if TYPE_CHECKING:
     from needlepoint.core.comparison import Comparison as Comparison
     from needlepoint.core.errors import InvalidParameter as InvalidParameter

@@ -6,6 +6,7 @@ Nothing heavy is imported before a command needs it: `--help` answers without ja
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from needlepoint.cli_indexed import spectrum, thresholds
+from needlepoint.cli_interrupts import INTERRUPTED, interruptible
 from needlepoint.cli_options import (
     BAD_INPUT,
     NOT_CONVERGED,
@@ -33,13 +35,14 @@ from needlepoint.cli_options import (
     progress_bar,
     read_specs,
 )
-from needlepoint.cli_studies import Address, How, Memory, Workers, interruptible, study_app, sweep
+from needlepoint.cli_studies import Address, How, Memory, Workers, study_app, sweep
 from needlepoint.core.errors import InvalidParameter, NeedlepointError, NotConverged, one_line
 from needlepoint.core.jsonio import dumps
 
 if TYPE_CHECKING:
     from needlepoint.core.comparison import Row
     from needlepoint.core.results import Measurement, Result
+    from needlepoint.papers.runner import Reproduced
 
 _MEMORY = "this needs more memory than there is; take a smaller d, length, batch or number of runs."
 
@@ -55,7 +58,13 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command line; errors of the user are one sentence and exit code 2."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    if code == INTERRUPTED:
+        # compiled code may still run in other threads, and does not survive the tidying up of the interpreter
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def run(args: list[str]) -> int:
@@ -66,7 +75,7 @@ def run(args: list[str]) -> int:
     except NeedlepointError as error:
         return _fail(one_line(error), BAD_INPUT)
     except KeyboardInterrupt:
-        return _fail("interrupted.", 130)
+        return _fail("interrupted.", INTERRUPTED)
     except MemoryError:
         return _fail(_MEMORY, BAD_INPUT)
     except OSError as error:
@@ -258,38 +267,42 @@ def reproduce(
 ) -> None:
     """Draw figures with training over theory, and write report.html and agreement.csv.
 
-    Finished points are kept in points.sqlite in the folder: an interrupted run goes on where it was.
+    Finished points are kept in points.sqlite in the folder: an interrupted run goes on where it was, and the report
+    covers everything that is there, whichever run has computed it.
     """
     from needlepoint.papers.figures import figure
     from needlepoint.papers.figures import figures as registered
 
     wanted = [figure(name) for name in dict.fromkeys(ids or registered())]
-    from needlepoint.papers.report import write_report
+    from needlepoint.papers.folder import everything, remember, strangers
     from needlepoint.papers.runner import reproduce as reproduce_figure
-    from needlepoint.papers.runner import writable, write_agreement
+    from needlepoint.papers.runner import writable
     from needlepoint.studies.executors import executor_named, started
     from needlepoint.studies.store import Store
 
     writable(out)
     size = "full" if full else "quick"
+    every = [*wanted, *(f for f in registered().values() if f not in wanted)]
     done = []
     chosen = executor_named(executor, workers=workers, memory=memory, address=address)
-    with interruptible(out / "points.sqlite"), Store(out / "points.sqlite") as store, started(chosen):
+    kept = out / "points.sqlite"
+    with interruptible(kept) as check, Store(kept) as store, started(chosen):
         for i, one in enumerate(wanted):
             head = f"[{i + 1}/{len(wanted)}] {one.id}"
             with progress_bar(head) as update:
 
                 def say(text: str, fraction: float, head: str = head, update: Any = update) -> None:
                     update(fraction, f"{head}: {text}")
+                    check()
 
                 done.append(reproduce_figure(one, size, out, say, store, chosen))
+            remember(store, done[-1])
+            # now, and not at the end only: whatever stops the rest, what is finished is in the report
+            _write_pages(out, everything(store, every, out, done, thorough=False))
             print(f"{head}: {done[-1].seconds:.1f} s{_agreement(done[-1].agreement)}", file=sys.stderr)
             for trouble in done[-1].troubles:
                 print(f"  {trouble}", file=sys.stderr)
-    from needlepoint import __version__  # pyright: ignore[reportAttributeAccessIssue]
-
-    write_agreement(out / "agreement.csv", done)
-    write_report(out / "report.html", done, size, __version__)
+        _write_pages(out, everything(store, every, out, done), strangers(store, every))
     files = [str(f) for r in done for f in r.files] + [str(out / "agreement.csv"), str(out / "report.html")]
     if as_json:
         rows = [{"figure": r.figure.id, **vars(row)} for r in done for row in r.agreement]
@@ -300,6 +313,16 @@ def reproduce(
         print("\n".join(files))
     if any(r.troubles for r in done):
         raise typer.Exit(NOT_CONVERGED)
+
+
+def _write_pages(out: Path, shown: Sequence[Reproduced], others: int = 0) -> None:
+    """report.html and agreement.csv of everything that the folder holds."""
+    from needlepoint import __version__  # pyright: ignore[reportAttributeAccessIssue]
+    from needlepoint.papers.report import write_report
+    from needlepoint.papers.runner import write_agreement
+
+    write_agreement(out / "agreement.csv", shown)
+    write_report(out / "report.html", shown, __version__, others)
 
 
 @app.command()

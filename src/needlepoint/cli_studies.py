@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from needlepoint.cli_interrupts import Check, interruptible
 from needlepoint.core.errors import InvalidParameter, NeedlepointError, one_line
 from needlepoint.core.jsonio import dumps
 
@@ -22,10 +19,9 @@ if TYPE_CHECKING:
     from needlepoint.studies.running import Tally
     from needlepoint.studies.study import Study
 
-NOT_CONVERGED, INTERRUPTED = 3, 130
+NOT_CONVERGED = 3
 PICTURES = (".png", ".pdf", ".svg")
 _LINES = 5.0  # seconds between lines of progress where there is no terminal
-_GRACE = 3.0  # seconds after Ctrl-C in which a long computation may end by itself
 
 How = Annotated[str, typer.Option("--executor", help="serial, processes or dask")]
 Workers = Annotated[int | None, typer.Option(help="Workers of the process pool or the local dask cluster")]
@@ -69,16 +65,39 @@ def sweep(
     chosen = executor_named(executor, workers=workers, memory=memory, address=address)
     path = store or file.with_suffix(".sqlite")
     with Study(definition, Store(path)) as study:
-        before = study.store.meta("study")
-        if before is not None and before["base"] != definition.to_json()["base"]:
-            print(f"needlepoint: {path} was another study's; its points stay there.", file=sys.stderr)
+        _say_what_is_there(study, path)
         study.store.put_meta("study", definition.to_json())
         study.store.put_meta("plot", drawing)
-        with interruptible(path), _display() as report:
+        with interruptible(path) as check, _display(check) as report:
             tally = study.run(chosen, retry=retry, report=report)
         if plot is not None:
             _draw(study, drawing, plot)
         _summary(study, path, tally, plot, as_json)
+
+
+def _say_what_is_there(study: Study, path: Path) -> None:
+    """What a user may want to know of a store before a sweep adds to it."""
+    from needlepoint.studies.store import StoreError
+
+    try:
+        before = study.store.meta("study")
+        base = None if before is None else before["base"]
+    except (StoreError, TypeError, KeyError):
+        print(f"needlepoint: {path} had a damaged definition of its study, which is replaced.", file=sys.stderr)
+    else:
+        if base is not None and base != study.definition.to_json()["base"]:
+            print(f"needlepoint: {path} was another study's; its points stay there.", file=sys.stderr)
+    older = _older(study.store.counts())
+    if older:
+        print(
+            f"needlepoint: {path} has {older} points of another version of the numbers; this study's are computed "
+            f"again, and `needlepoint study prune {path}` removes the old ones.",
+            file=sys.stderr,
+        )
+
+
+def _older(counts: dict[tuple[str, str], int]) -> int:
+    return sum(n for (state, _), n in counts.items() if state == "older")
 
 
 def _confirm(points: int, limit: int, yes: bool) -> None:
@@ -92,51 +111,11 @@ def _confirm(points: int, limit: int, yes: bool) -> None:
 
 
 @contextlib.contextmanager
-def interruptible(path: Path) -> Iterator[None]:
-    """Ctrl-C ends what is computed here within seconds, and says that what is done is kept."""
-    kept = f"interrupted; what is done is kept in {path}, and the same command goes on."
-    try:
-        with _stopping(kept):
-            yield
-    except KeyboardInterrupt:
-        print(f"needlepoint: {kept}", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from None
+def _display(check: Check) -> Iterator[Callable[[Tally], None]]:
+    """Points done, failed, rate, time left and the last status: a bar on a terminal, else a line now and then.
 
-
-@contextlib.contextmanager
-def _stopping(sentence: str) -> Iterator[None]:
-    """End the process if a computation does not react to Ctrl-C: the store is whole at every moment."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    ours, theirs = socket.socketpair()
-    theirs.setblocking(False)
-    before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
-
-    ended = threading.Event()
-
-    def watch() -> None:
-        with ours:
-            while heard := ours.recv(64):
-                if signal.SIGINT in heard and not ended.wait(_GRACE):
-                    shown = "\x1b[?25h\n" if sys.stderr.isatty() else ""  # the bar has hidden the cursor
-                    print(f"{shown}needlepoint: {sentence}", file=sys.stderr, flush=True)
-                    os._exit(INTERRUPTED)
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        signal.set_wakeup_fd(before)
-        theirs.close()
-        watcher.join()
-
-
-@contextlib.contextmanager
-def _display() -> Iterator[Callable[[Tally], None]]:
-    """Points done, failed, rate, time left and the last status: a bar on a terminal, else a line now and then."""
+    `check` is asked after every point.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
@@ -150,13 +129,19 @@ def _display() -> Iterator[Callable[[Tally], None]]:
             if time.monotonic() - said >= _LINES or ended:
                 said = time.monotonic()
                 print(_line(tally), file=sys.stderr, flush=True)
+            check()
 
         yield line
         return
     columns = (BarColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=console, transient=True) as bar:
         row = bar.add_task("the first points are under way", total=1.0)
-        yield lambda tally: bar.update(row, completed=tally.done, total=max(tally.total, 1), description=_line(tally))
+
+        def update(tally: Tally) -> None:
+            bar.update(row, completed=tally.done, total=max(tally.total, 1), description=_line(tally))
+            check()
+
+        yield update
 
 
 def _line(tally: Tally) -> str:
@@ -223,10 +208,10 @@ def ls(
         try:
             with Store(path, create=False, readonly=True) as store:
                 counts = store.counts()
+                for kind in ("done", "failed", "older", "damaged"):
+                    row[kind] = sum(n for (state, _), n in counts.items() if state == kind)
                 document = store.meta("study")
-                row |= {"done": sum(n for (state, _), n in counts.items() if state == "done")}
-                row |= {"failed": sum(n for (state, _), n in counts.items() if state == "failed")}
-                row |= {"over": document["paths"] if document else None}
+                row["over"] = None if document is None else _paths(document, path)
         except NeedlepointError as error:
             row["trouble"] = one_line(error)
         rows.append(row)
@@ -235,7 +220,20 @@ def ls(
         return
     for row in rows:
         over = "over " + ", ".join(row["over"]) if row.get("over") else "points of figures"
-        print(f"{row['file']}: " + row.get("trouble", f"{row.get('done')} done, {row.get('failed')} failed, {over}"))
+        held = [f"{row.get('done')} done", f"{row.get('failed')} failed"]
+        held += [f"{row['older']} of another version of the numbers"] if row.get("older") else []
+        held += [f"{row['damaged']} damaged"] if row.get("damaged") else []
+        print(f"{row['file']}: " + row.get("trouble", ", ".join([*held, over])))
+
+
+def _paths(document: Any, path: Path) -> list[str]:
+    """What a study goes over, from its stored definition."""
+    from needlepoint.studies.store import StoreError
+
+    paths = document.get("paths") if isinstance(document, dict) else None
+    if not isinstance(paths, list) or not all(isinstance(p, str) for p in paths):
+        raise StoreError(f"{path} is damaged: the definition of its study cannot be read.")
+    return paths
 
 
 @study_app.command("show")
@@ -245,14 +243,17 @@ def show(path: StoreFile, as_json: AsJson = False) -> None:
 
     with open_study(path, readonly=True) as study:
         failures = study.failures()
-        seconds = sum(row["seconds"] for row in study.store.rows())
+        seconds, older = study.store.seconds(), _older(study.store.counts())
         if as_json:
             where = [{"at": {k: _plain(v) for k, v in at.items()}, "message": why} for at, why in failures]
             counts = [{"state": a, "status": b, "points": n} for (a, b), n in study.store.counts().items()]
-            print(dumps({"study": study.definition.to_json(), "counts": counts, "failures": where, "seconds": seconds}))
+            shown = {"study": study.definition.to_json(), "counts": counts, "failures": where, "seconds": seconds}
+            print(dumps({**shown, "older": older}))
             return
         print(study)
         print(f"  computed in   {seconds:.1f} s")
+        if older:
+            print(f"  older         {older} points are of another version of the numbers: study retry, study prune")
         for at, why in failures[:20]:
             print(f"  no result     {at}: {why}")
         if len(failures) > 20:
@@ -274,8 +275,29 @@ def export(
         elif out.suffix.lower() == ".nc":
             study.to_netcdf(out)
         else:
-            _draw(study, study.store.meta("plot") or {}, out)
+            _draw(study, _kept_drawing(study), out)
     print(out)
+
+
+def _kept_drawing(study: Study) -> dict[str, Any]:
+    """How the study's file said that it is drawn."""
+    from needlepoint.studies.files import PLOT
+    from needlepoint.studies.store import StoreError
+
+    kept = study.store.meta("plot") or {}
+    if not isinstance(kept, dict) or not set(kept) <= set(PLOT):
+        raise StoreError(f"{study.store.path} is damaged: how it is drawn cannot be read; run its sweep again.")
+    return kept
+
+
+@study_app.command("prune")
+def prune(path: StoreFile, as_json: AsJson = False) -> None:
+    """Remove the points of other versions of the numbers; those of this version stay."""
+    from needlepoint.studies.store import Store
+
+    with Store(path, create=False) as store:
+        removed = store.prune()
+    print(dumps({"removed": removed}) if as_json else f"{path}: {removed} points removed")
 
 
 @study_app.command("retry")
@@ -287,12 +309,12 @@ def retry(
     address: Address = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compute again what failed, and what is missing."""
+    """Compute again what failed, is damaged or of another version of the numbers, and what is missing."""
     from needlepoint.studies.executors import executor_named
     from needlepoint.studies.study import open_study
 
     chosen = executor_named(executor, workers=workers, memory=memory, address=address)
     with open_study(path) as study:
-        with interruptible(path), _display() as report:
+        with interruptible(path) as check, _display(check) as report:
             tally = study.run(chosen, retry=True, report=report)
         _summary(study, path, tally, None, as_json)

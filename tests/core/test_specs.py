@@ -692,3 +692,53 @@ def test_static_fields_do_change_the_static_key():
     assert lower(SpikedSLR(3, 1))[0] != base
     assert lower(Softmax())[0] != lower(Erf())[0]
     assert lower(Erf(None))[0] != lower(Erf(1.0))[0]
+
+
+# --- registered specs are final ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cls", REGISTERED, ids=lambda cls: cls.__name__)
+def test_a_registered_spec_has_no_subclasses(cls):
+    """Rules are found along the inheritance and formulas ask for the type: a subclass would get wrong numbers."""
+    with pytest.raises(InvalidParameter) as caught:
+        type("Mine", (cls,), {})
+    text = str(caught.value)
+    assert text.startswith(f"class Mine({cls.__name__}): {cls.__name__} is final, ")
+    assert text.endswith("and register its rules, see docs/extending.md.")
+    assert "\n" not in text
+
+
+def test_a_named_activation_is_final_too(registry):
+    import jax
+
+    import needlepoint as ndl
+
+    made = ndl.activation("mine")(jax.nn.softmax)
+    with pytest.raises(InvalidParameter, match="mine is final"):
+        type("Other", (type(made),), {})
+    again = ndl.activation("mine")(jax.nn.relu)
+    assert type(again) is not type(made)
+
+
+def test_what_is_made_to_be_extended_can_be(registry):
+    """The bases are open, at any depth, and a class of one's own is final once it is registered."""
+    bases = {base for cls in REGISTERED for base in cls.__mro__[1:] if base is not object}
+    assert {base.__name__ for base in bases} >= {"Spec", "SingleLocation", "Descent", "Activation", "KernelActivation"}
+    for base in bases:
+        between = type("Between", (base,), {})
+        made = spec(type(f"On{base.__name__}", (between,), {"family": "task"}))
+        assert lookup(made.__name__) is made
+        with pytest.raises(InvalidParameter, match=f"{made.__name__} is final"):
+            type("Mine", (made,), {})
+
+
+def test_a_task_of_ones_own_has_no_rules_of_another(registry):
+    import needlepoint as ndl
+    from needlepoint.tasks.single_location import SingleLocation
+
+    @spec
+    class Mine(SingleLocation):
+        tokens: object = specs.lengths()
+
+    with pytest.raises(ndl.NoTheory, match="no rule for predict"):
+        ndl.predict(Mine(2), ndl.KeyValueAttention(Softmax()), Population())

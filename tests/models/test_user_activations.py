@@ -5,8 +5,6 @@ import dataclasses
 import functools
 import json
 import math
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +18,8 @@ from needlepoint.core.parsing import parse_value
 from needlepoint.models.user_activations import bare
 from needlepoint.numerics.precision import float64
 from needlepoint.simulation import risks
+
+import waiting
 
 TASK = ndl.MaxSLR(tokens=3, snr=2.0, noise=0.2)
 AT = ndl.Overlaps(0.7, 0.8, key_sq=1.2, value_sq=0.9)
@@ -230,7 +230,7 @@ def test_the_names_of_parts_that_are_not_imported_yet_are_refused():
         "except ndl.InvalidParameter as error: print(error)\n"
         "print(ndl.MaxSLR(3, 2.0))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = waiting.python(program)
     assert done.returncode == 0, done.stderr[-300:]
     assert "take another" in done.stdout
 
@@ -330,7 +330,7 @@ def test_the_id_does_not_depend_on_the_process_or_the_callers_precision():
         with jax.enable_x64(double):
             ids.add(ndl.activation("mine")(jax.nn.relu).id)
     program = "import jax, needlepoint as ndl; print(ndl.activation('mine')(jax.nn.relu).id)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = waiting.python(program, check=True)
     assert {*ids, done.stdout.strip()} == ids
     assert len(ids) == 1
 

@@ -85,16 +85,18 @@ def test_threads_each_have_their_own_scope():
     @float64
     def holds():
         entered.set()
-        leave.wait(10)
+        leave.wait()
         found["holder"] = third().dtype
 
     def bystander():
-        with jax.enable_x64(False):
-            entered.wait(10)
-            found["bystander"] = third().dtype
-            found["switched"] = float64(third)().dtype
-            found["afterwards"] = third().dtype
-            leave.set()
+        try:
+            with jax.enable_x64(False):
+                entered.wait()
+                found["bystander"] = third().dtype
+                found["switched"] = float64(third)().dtype
+                found["afterwards"] = third().dtype
+        finally:
+            leave.set()  # whatever happens, the other one does not wait for ever
 
     threads = [threading.Thread(target=f) for f in (holds, bystander)]
     for thread in threads:

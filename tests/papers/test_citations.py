@@ -48,3 +48,29 @@ def test_a_result_cites_the_paper_of_its_model():
     assert "2509.21936" not in ndl.cite(erf)
     for other in (softmax, ndl.KeyValueAttention(ndl.Erf()), ndl.MaxSLR(2, 1.0)):
         assert "2509.21936" in ndl.cite(other)
+
+
+@pytest.mark.parametrize(
+    ("what", "papers"),
+    [
+        (ndl.TiedAttention(), ["2509.24914", "2506.01582"]),
+        (ndl.Wishart(0.5), ["2509.24914", "2506.01582"]),
+        (ndl.AttentionIndexed(1, ndl.Wishart(0.5)), ["2509.24914", "2506.01582"]),
+        ((ndl.AttentionIndexed(1, ndl.Wishart(0.5)), None, ndl.BayesOptimal(1.0)), ["2506.01582"]),
+        (ndl.Softmax(), ["2509.21936"]),
+        (ndl.Erf(), ["2410.01537"]),
+        ([ndl.Erf(), ndl.Softmax()], ["2410.01537", "2509.21936"]),
+        (ndl.Ridge(1.0, 1.0), list(PAPERS)),
+    ],
+    ids=repr,
+)
+def test_specs_cite_the_papers_of_their_family(what, papers):
+    assert entries(ndl.cite(what))[1:] == [("article", PAPERS[p]["key"]) for p in PAPERS if p in papers]
+
+
+@pytest.mark.parametrize("what", [3, 2410.01537, b"2410.01537", {}, (), [3], ndl.SpikedSLR, True])
+def test_what_cannot_be_cited_is_one_sentence(what):
+    with pytest.raises(
+        ndl.InvalidParameter, match=r"^cite\(.*\): give an arXiv number such as .*, or nothing \(all\)\.$"
+    ):
+        ndl.cite(what)

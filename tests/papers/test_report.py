@@ -1,17 +1,24 @@
 """report.html: one self-contained page that lists what was reproduced and marks what disagrees."""
 
 import base64
+import contextlib
 import dataclasses
 import json
 import math
 import re
+import signal
+import sqlite3
+from collections import Counter
 from html.parser import HTMLParser
 
 import pytest
 
 from needlepoint.cli import _agreement, run
+from needlepoint.papers import figures as registry
+from needlepoint.papers.folder import everything, strangers
 from needlepoint.papers.report import FAR, write_report
-from needlepoint.papers.runner import reproduce
+from needlepoint.papers.runner import compute, reproduce
+from needlepoint.studies.store import Store
 
 
 class Page(HTMLParser):
@@ -46,8 +53,8 @@ def done(tiny, tmp_path_factory):
     return reproduce(tiny, "quick", tmp_path_factory.mktemp("out"))
 
 
-def write(path, done, size="quick"):
-    write_report(path / "report.html", done, size, "1.2.3")
+def write(path, done):
+    write_report(path / "report.html", done, "1.2.3")
     text = (path / "report.html").read_text(encoding="utf-8")
     return text, Page(text)
 
@@ -152,6 +159,118 @@ def test_a_registered_figure_is_reproduced_and_reported(with_tiny, tmp_path, cap
     lines = (tmp_path / "agreement.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in lines] == ["figure", *["tiny"] * 4]
     assert {row["figure"] for row in found["agreement"]} == {"tiny"}
+
+
+@pytest.fixture
+def two(with_tiny, tiny):
+    """The registry with a second cheap figure, which asks for some of the first one's points."""
+
+    def points(size):
+        return [p for p in tiny.points(size) if p.x == 1.0] + [
+            dataclasses.replace(p, task=p.task.replace(snr=9.0), x=9.0) for p in tiny.points(size) if p.x == 4.0
+        ]
+
+    return registry.register(dataclasses.replace(tiny, id="other", title="Other", points=points))
+
+
+def pages(folder):
+    """The sections of the report, and the rows of the agreement by figure."""
+    page = Page((folder / "report.html").read_text())
+    lines = (folder / "agreement.csv").read_text().splitlines()[1:]
+    return [h["id"] for h in page.of("h2")], Counter(line.split(",")[0] for line in lines), page
+
+
+@pytest.mark.usefixtures("two")
+def test_the_report_covers_everything_in_the_folder(tmp_path, capsys):
+    """Whichever run has computed it; the picture of the first figure is that of the first run."""
+    assert run(["reproduce", "tiny", "--out", str(tmp_path)]) == 0
+    first = (tmp_path / "agreement.csv").read_text().splitlines()
+    assert run(["reproduce", "other", "--out", str(tmp_path)]) == 0
+    sections, rows, page = pages(tmp_path)
+    assert sections == ["other", "tiny"]  # those of this run come first
+    assert rows == {"tiny": 4, "other": 4}
+    assert len(page.of("img")) == 2
+    assert set(first) <= set((tmp_path / "agreement.csv").read_text().splitlines())
+    # again, with nothing computed
+    assert run(["reproduce", "other", "--out", str(tmp_path)]) == 0
+    assert pages(tmp_path)[:2] == (sections, rows)
+    capsys.readouterr()
+
+
+@pytest.mark.usefixtures("two")
+def test_both_sizes_are_covered_and_nothing_twice(tmp_path, capsys):
+    assert run(["reproduce", "tiny", "--out", str(tmp_path)]) == 0
+    assert run(["reproduce", "tiny", "--full", "--out", str(tmp_path)]) == 0
+    sections, rows, page = pages(tmp_path)
+    assert sections == ["tiny", "tiny"]
+    assert rows == {"tiny": 8}  # four repeats and eight; the other figure has nothing of its own
+    assert len(page.of("img")) == 1  # the file has the picture of the full size
+    assert "full and quick size" in page.text
+    capsys.readouterr()
+
+
+@pytest.mark.usefixtures("two")
+def test_after_ctrl_c_what_is_finished_is_in_the_report(tmp_path, capsys, monkeypatch):
+    from needlepoint.studies import executors
+
+    honest, solved = executors.solve, []
+
+    def interrupted(unit, *args):
+        if len(solved) == 7:  # six points are the first figure's, and three more the second's
+            signal.raise_signal(signal.SIGINT)
+        solved.append(unit)
+        return honest(unit, *args)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(executors, "solve", interrupted)
+            assert run(["reproduce", "tiny", "other", "--out", str(tmp_path)]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    kept = tmp_path / "points.sqlite"
+    said = f"needlepoint: interrupted; what is done is kept in {kept}, and the same command goes on."
+    assert capsys.readouterr().err.splitlines()[-1] == said
+    sections, rows, page = pages(tmp_path)
+    assert sections == ["tiny"]
+    assert rows == {"tiny": 4}
+    assert len(page.of("img")) == 1
+    assert run(["reproduce", "tiny", "other", "--out", str(tmp_path)]) == 0
+    assert pages(tmp_path)[1] == {"tiny": 4, "other": 4}
+    assert not list(tmp_path.glob(".*.new"))
+    capsys.readouterr()
+
+
+def test_what_there_is_of_an_unfinished_figure_is_shown(tiny, tmp_path):
+    with Store(tmp_path / "points.sqlite") as store:
+        compute([p for p in tiny.points("quick") if p.x == 1.0], store=store)
+        assert everything(store, [tiny], tmp_path, [], thorough=False) == []
+        (one,) = everything(store, [tiny], tmp_path, [])
+        assert (len(one.agreement), one.files, one.missing) == (2, (), 3)
+        assert strangers(store, []) == 3
+    assert "3 points of this figure (quick size) are not computed yet." in write(tmp_path, [one])[1].text
+
+
+@pytest.mark.usefixtures("two")
+def test_points_of_no_figure_are_counted(tmp_path, capsys, monkeypatch):
+    assert run(["reproduce", "tiny", "other", "--out", str(tmp_path)]) == 0
+    monkeypatch.delitem(registry._FIGURES, "other")
+    assert run(["reproduce", "tiny", "--out", str(tmp_path)]) == 0
+    sections, _, page = pages(tmp_path)
+    assert sections == ["tiny"]
+    assert "3 points in the store belong to no figure of this version" in page.text
+    capsys.readouterr()
+
+
+@pytest.mark.usefixtures("two")
+@pytest.mark.parametrize("value", ["'{'", "NULL"])
+def test_what_a_store_remembers_of_a_figure_may_be_damaged(tmp_path, capsys, value):
+    assert run(["reproduce", "tiny", "--out", str(tmp_path)]) == 0
+    with contextlib.closing(sqlite3.connect(tmp_path / "points.sqlite", isolation_level=None)) as db:
+        db.execute(f"UPDATE meta SET value = {value} WHERE key LIKE 'figure %' OR key LIKE 'drawn %'")
+    assert run(["reproduce", "other", "--out", str(tmp_path)]) == 0
+    assert pages(tmp_path)[1] == {"tiny": 2, "other": 4}  # the rest of the first one's points are the second's too
+    capsys.readouterr()
 
 
 def test_a_file_that_cannot_be_written_is_one_sentence(with_tiny, tmp_path, capsys):

@@ -4,8 +4,6 @@ import io
 import itertools
 import math
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -17,6 +15,8 @@ from needlepoint.core.results import Measurement, Prediction
 from needlepoint.plotting.studies import plot
 from needlepoint.plotting.study_scales import Scale
 from needlepoint.studies.points import StudyPoint
+
+import waiting
 
 TASK, MODEL, LEARNER = ndl.SpikedSLR(2, 1.0), ndl.KeyValueAttention(ndl.Softmax()), ndl.Population()
 OK, MAX_STEPS, DIVERGED = ndl.Status.CONVERGED, ndl.Status.MAX_STEPS, ndl.Status.DIVERGED
@@ -636,5 +636,5 @@ for kind in ("map", "curves"):
 after = {n: repr(dict.__getitem__(matplotlib.rcParams, n)) for n in matplotlib.rcParams}
 print("matplotlib.pyplot" in sys.modules, "jax" in sys.modules, before == after)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = waiting.python(code)
     assert (done.stdout, done.stderr) == ("False False True\n", "")

@@ -1,8 +1,5 @@
 """The house style stays inside the library: no pyplot, no change of matplotlib's settings."""
 
-import subprocess
-import sys
-
 import matplotlib
 import numpy as np
 import pytest
@@ -11,6 +8,8 @@ from needlepoint.plotting.curves import Curve, CurvePanel, curve_panels
 from needlepoint.plotting.landscape import FlowPanel, flow_panels
 from needlepoint.plotting.style import panels, styled
 from needlepoint.plotting.trajectories import four_panels
+
+import waiting
 
 GRID = np.linspace(-1, 1, 3)
 FIELD = np.ones((3, 3))
@@ -87,5 +86,5 @@ for figure in drawn:
         figure.savefig(io.BytesIO(), format=kind)
 print("matplotlib.pyplot" in sys.modules, "jax" in sys.modules)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = waiting.python(code)
     assert (done.stdout, done.stderr) == ("False False\n", "")

@@ -90,7 +90,7 @@ def test_mixed_kinds_are_a_standard_error():
 def test_a_nan_stays_a_nan():
     m = pooled(seeds([0.2, math.nan, 0.3]))
     assert math.isnan(m.risk.value)
-    assert math.isnan(m.risk.error)
+    assert m.risk.error == math.inf  # an error is a size, or unknown
     assert math.isnan(pooled(seeds([0.2, math.nan], kind="numerical")).risk.value)
 
 
@@ -108,12 +108,13 @@ def test_a_seed_that_failed_stays_visible(status, place):
     parts[place] = dataclasses.replace(parts[place], status=status, notes=("this one broke",))
     m = pooled(parts)
     assert m.status is status
-    assert m.notes == ("this one broke",)
+    assert m.notes == ("this one broke (1 of 4 seeds)",)
 
 
-def test_notes_are_told_once():
+def test_notes_are_told_once_and_by_how_many():
     parts = [dataclasses.replace(p, notes=n) for p, n in zip(seeds(), [("a",), (), ("b", "a"), ("a",)], strict=True)]
-    assert pooled(parts).notes == ("a", "b")
+    assert pooled(parts).notes == ("a (3 of 4 seeds)", "b (1 of 4 seeds)")
+    assert pooled([dataclasses.replace(p, notes=("a", "a")) for p in seeds()]).notes == ("a",)
 
 
 def test_branches_agree_or_there_is_none():
@@ -173,3 +174,28 @@ def test_trajectories_are_stacked_as_runs():
             np.testing.assert_array_equal(m.trajectory.overlaps[name][i], x[0])
     some = [dataclasses.replace(seeds()[0], trajectory=paths[0]), *seeds()[1:]]
     assert pooled(some).trajectory is None
+
+
+@pytest.mark.exact
+def test_overlaps_of_the_indexed_model_spectra_and_values_are_kept():
+    rng = np.random.default_rng(2)
+    parts = [
+        dataclasses.replace(
+            p,
+            overlaps=ndl.IndexedOverlaps(0.1 * i, 1.0),
+            overlaps_error={"m": math.inf, "q": math.inf},
+            spectrum=ndl.TrainedSpectrum(rng.standard_normal((1, 5)), rng.standard_normal((1, 5))),
+            values={"risk": np.array([0.1 * i]), "only here": np.zeros(1)} if i == 0 else {"risk": np.array([0.1 * i])},
+        )
+        for i, p in enumerate(seeds())
+    ]
+    m = pooled(parts)
+    assert type(m.overlaps) is ndl.IndexedOverlaps
+    assert (m.overlaps.m, m.overlaps.q) == (pytest.approx(0.15), 1.0)
+    assert m.overlaps_error["q"] == 0.0
+    np.testing.assert_array_equal(m.values["risk"], 0.1 * np.arange(4))
+    assert list(m.values) == ["risk"]  # a column of some seeds would not fit the rows of the spectrum
+    for i, p in enumerate(parts):
+        np.testing.assert_array_equal(m.spectrum.eigenvalues[i], p.spectrum.eigenvalues[0])
+        np.testing.assert_array_equal(m.spectrum.target[i], p.spectrum.target[0])
+    assert pooled([dataclasses.replace(parts[0], spectrum=None), *parts[1:]]).spectrum is None

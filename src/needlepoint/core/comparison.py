@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -122,7 +122,8 @@ def asked(
     prediction: Prediction, measurements: Measurement | Sequence[Measurement]
 ) -> tuple[Prediction, list[Measurement]]:
     """The two sides of a comparison, or one sentence on why they cannot be compared."""
-    found = [measurements] if isinstance(measurements, Measurement) else list(measurements)
+    given: Any = measurements
+    found: list[Any] = [given] if isinstance(given, Measurement) or not isinstance(given, Iterable) else list(given)
     if not isinstance(prediction, Prediction) or not all(isinstance(m, Measurement) for m in found):
         raise InvalidParameter("compare: takes a Prediction and one or several Measurements.")
     if not found:

@@ -7,10 +7,11 @@ new task, model or learner is one file that registers what it can do.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from needlepoint.core.errors import InvalidParameter, NoTheory
+from needlepoint.core.errors import InvalidParameter, NoTheory, shown
 from needlepoint.core.kinds import is_whole
 from needlepoint.core.specs import Spec
 
@@ -46,11 +47,20 @@ def find(verb: str, task: Spec, model: Spec | None, learner: Spec) -> Callable[.
 def check_question(verb: str, task: Any, model: Any, learner: Any, seed: Any) -> None:
     """What every verb asks of its arguments, before a rule is looked up."""
     if not is_whole(seed) or not 0 <= seed < 2**63:
-        raise InvalidParameter(f"{verb}(seed={seed!r}): seed must be a whole number from 0 to 2**63 - 1.")
+        raise InvalidParameter(f"{verb}(seed={shown(seed)}): seed must be a whole number from 0 to 2**63 - 1.")
     for part, family in ((task, "task"), (model, "model"), (learner, "learner")):
         absent = part is None and family == "model"
         if not absent and getattr(part, "family", None) != family:
-            raise InvalidParameter(f"{verb}({family}={part!r}): this is not a {family}.")
+            raise InvalidParameter(f"{verb}({family}={shown(part)}): this is not a {family}.")
+
+
+def check_tolerance(verb: str, tol: Any) -> None:
+    """A tolerance is None (the solver's own choice) or a number > 0."""
+    number = isinstance(tol, (int, float)) and not isinstance(tol, bool)
+    if tol is not None and not (number and 0 < tol <= sys.float_info.max):
+        raise InvalidParameter(
+            f"{verb}(tol={shown(tol)}): tol must be > 0 and finite (it bounds a residual or an integral's error)."
+        )
 
 
 def _lineage(cls: type) -> list[type]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable
+
+_LONGEST = 1000  # characters of a value in a sentence
 
 
 class NeedlepointError(Exception):
@@ -19,9 +22,9 @@ class UnknownName(InvalidParameter):
 
     def __init__(self, what: str, name: object, known: Iterable[str]):
         known = sorted(known)
-        near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.4)
+        near = difflib.get_close_matches(shown(name).strip("'"), known, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}."
-        super().__init__(f"unknown {what} {name!r}: {hint}")
+        super().__init__(f"unknown {what} {shown(name)}: {hint}")
 
 
 class NoTheory(NeedlepointError, LookupError):
@@ -34,6 +37,21 @@ class NotConverged(NeedlepointError, ArithmeticError):
     def __init__(self, message: str, result: object = None):
         super().__init__(message)
         self.result = result
+
+
+def shown(value: object) -> str:
+    """A value as a sentence about it has it: on one line, of a length that can be read.
+
+    Python refuses to write integers of more than 4,300 digits, and raises ValueError instead.
+    """
+    try:
+        text = repr(value)
+    except ValueError:
+        if not isinstance(value, int):
+            return f"<{type(value).__name__} with an integer of more than 4,300 digits>"
+        return f"<integer of {math.floor(value.bit_length() * math.log10(2)) + 1:,} digits>"
+    text = " ".join(text.split()) if "\n" in text else text
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 200]} ... {text[-200:]}"
 
 
 def one_line(error: BaseException) -> str:

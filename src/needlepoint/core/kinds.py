@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, TypeGuard
 
-from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.errors import InvalidParameter, shown
 from needlepoint.core.jsonio import number
 
 
@@ -51,7 +51,7 @@ class Real(Kind):
         if isinstance(value, str) and value in ("inf", "-inf"):
             value = float(value)
         try:
-            if value is None or isinstance(value, (bool, str, bytes)):
+            if value is None or isinstance(value, (bool, str, bytes)) or getattr(value, "ndim", 0):
                 raise TypeError
             x = float(value)
         except (TypeError, ValueError, OverflowError):
@@ -99,11 +99,11 @@ class Choice(Kind):
     why: str = ""
 
     def coerce(self, value: Any, where: str) -> str:
-        if value not in self.options:
-            near = difflib.get_close_matches(str(value), self.options, n=1)
+        if not isinstance(value, str) or value not in self.options:  # an array of one word equals the word
+            near = difflib.get_close_matches(shown(value).strip("'"), self.options, n=1)
             hint = f"did you mean {near[0]!r}?" if near else self.why
             raise InvalidParameter(refusal(where, value, "one of " + ", ".join(map(repr, self.options)), hint))
-        return value
+        return str(value)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Penalty(Kind):
 
     def coerce(self, value: Any, where: str) -> float | tuple[float, float] | str:
         if isinstance(value, str) and value == self.OPTIMAL:
-            return value
+            return self.OPTIMAL
         admissible = "a number >= 0 and finite, a pair (key, value) of them, or 'optimal'"
         number = Real(lo=0.0, largest=1e50, why=self.why)
         try:
@@ -206,12 +206,11 @@ def refusal(where: str, value: Any, admissible: str, why: str = "") -> str:
     """`SpikedSLR(snr=-1.0): snr must be >= 0 (it scales the spike).`"""
     owner, _, name = where.rpartition(".")
     reason = f" ({why})" if why else ""
-    shown = repr(value)
-    return f"{owner}({name}={shown}): {name} must be {admissible}{reason}."
+    return f"{owner}({name}={shown(value)}): {name} must be {admissible}{reason}."
 
 
 def is_whole(value: Any) -> TypeGuard[int]:
-    if isinstance(value, (bool, str, bytes)):
+    if isinstance(value, (bool, str, bytes)) or getattr(value, "ndim", 0):
         return False
     try:
         return float(value) == int(value)

@@ -11,7 +11,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from needlepoint.core.errors import InvalidParameter, UnknownName
+from needlepoint.core.errors import InvalidParameter, UnknownName, shown
 from needlepoint.core.specs import Spec, assign, build, from_json, names
 
 _CONSTANTS = {"inf": math.inf, "nan": math.nan, "pi": math.pi, "None": None, "True": True, "False": False}
@@ -33,7 +33,7 @@ def parse_value(text: str) -> Any:
         with warnings.catch_warnings(action="ignore"):
             tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise InvalidParameter(f"cannot read {text!r}: write it as in Python, e.g. Erf(scale=0.1).") from None
+        raise InvalidParameter(f"cannot read {shown(text)}: write it as in Python, e.g. Erf(scale=0.1).") from None
     try:
         return _value(tree.body, text)
     except RecursionError:

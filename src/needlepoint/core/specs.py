@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
-from needlepoint.core.errors import InvalidParameter, UnknownName
+from needlepoint.core.errors import InvalidParameter, UnknownName, shown
 from needlepoint.core.jsonio import canonical
 from needlepoint.core.kinds import Choice, Count, Flag, Kind, Lengths, Numbers, Penalty, Real, refusal
 
@@ -36,7 +36,7 @@ class Nested(Kind):
 
     def coerce(self, value: Any, where: str) -> Any:
         if isinstance(value, str) and value in self.words:
-            return value
+            return str(value)
         if isinstance(value, Mapping):
             value = from_json(value)
         if isinstance(value, (list, tuple)) and self.many:
@@ -49,7 +49,7 @@ class Nested(Kind):
         if isinstance(value, Mapping):
             value = from_json(value)
         if not isinstance(value, Spec) or value.family != self.family:
-            near = difflib.get_close_matches(str(value), self.words, n=1)
+            near = difflib.get_close_matches(shown(value).strip("'"), self.words, n=1)
             hint = f"did you mean {near[0]!r}?" if near else self.why
             raise InvalidParameter(refusal(where, value, self.admissible(), hint))
         return value
@@ -137,6 +137,7 @@ def spec(cls: _S) -> _S:
     made = dataclasses.dataclass(frozen=True, repr=False)(cls)
     if made.__name__ in _REGISTRY:
         raise ValueError(f"two specs are named {made.__name__}")
+    made._final = True
     _REGISTRY[made.__name__] = made
     return made
 
@@ -145,6 +146,20 @@ class Spec:
     """Base of tasks, models, activations, learners, starts. `family` says which of these."""
 
     family: ClassVar[str] = ""
+    _final: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Registered specs are final: rules are found along the inheritance, and formulas know types by name."""
+        super().__init_subclass__(**options)
+        if cls._final:
+            final = next(base for base in cls.__mro__ if "_final" in vars(base))
+            open_base = next(base for base in final.__mro__ if not base._final)
+            raise InvalidParameter(
+                f"class {cls.__name__}({final.__name__}): {final.__name__} is final, because its formulas know it by "
+                f"its type and would give {cls.__name__} numbers that are not its own; write the {final.family} as a "
+                f"@spec class of its own ({open_base.__name__} is made for that) and register its rules, see "
+                "docs/extending.md."
+            )
 
     def __post_init__(self) -> None:
         for f in declared(type(self)):
@@ -228,7 +243,7 @@ def build(name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None 
 def from_json(document: Any) -> Spec:
     """The spec that `to_json` wrote."""
     if not isinstance(document, Mapping) or "type" not in document:
-        raise InvalidParameter(f"a spec is a JSON object with a 'type'; got {document!r}.")
+        raise InvalidParameter(f"a spec is a JSON object with a 'type'; got {shown(document)}.")
     values = {k: v for k, v in document.items() if k != "type"}
     return build(document["type"], (), values)
 

@@ -9,12 +9,13 @@ import keyword
 import math
 import re
 import sys
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
-from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.errors import InvalidParameter, shown
 from needlepoint.core.kinds import Kind
 from needlepoint.core.specs import forget, lookup, names, spec
 from needlepoint.models.activations import Activation, Form
@@ -74,9 +75,12 @@ def activation(name: str, form: Form = "general") -> Callable[[Function], UserAc
     weight depends on its own score only, which buys exact one-dimensional integrals. Naming a changed function again
     replaces it; its id changes with its jaxpr.
     """
-    where = f"activation({name!r})"
+    where = f"activation({shown(name)})"
     if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
         raise InvalidParameter(f"{where}: the name must be an identifier, such as 'sink_softmax'.")
+    plain = unicodedata.normalize("NFKC", name)
+    if plain != name:  # an expression with it would be read as the plain name, and a stored spec not be found
+        raise InvalidParameter(f"{where}: Python reads this name as {plain!r}; give it that one.")
     if form not in _FORMS:
         raise InvalidParameter(
             f"{where}: form={form!r} must be one of {', '.join(map(repr, _FORMS))} "
@@ -130,6 +134,9 @@ def check_function(function: Any, where: str, form: str) -> None:
     """Shape, float64, finite output, equivariance; each failure is one sentence with the fix."""
     import jax
 
+    from needlepoint.core import forks
+
+    forks.note_use()
     if not callable(function):
         raise InvalidParameter(f"{where}: {function!r} is not a function from scores (L,) to weights (L,).")
     rng = np.random.default_rng(0)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from needlepoint.core.errors import UnknownName
+from needlepoint.core.errors import InvalidParameter, UnknownName
+from needlepoint.core.results import Result
+from needlepoint.core.specs import Spec
 
 PAPERS: dict[str, dict[str, str]] = {
     "2410.01537": {
@@ -42,7 +45,10 @@ _SELF = "needlepoint"
 
 
 def cite(what: Any = None) -> str:
-    """BibTeX for this library and for the papers behind `what`: a paper id, a result, specs, or nothing (all)."""
+    """BibTeX for this library and for the papers behind `what`: a paper id, a result, a study, specs, or nothing (all).
+
+    Several specs or results are given as a tuple or a list.
+    """
     if isinstance(what, str):
         if what != _SELF and what not in PAPERS:
             raise UnknownName("paper", what, [*PAPERS, _SELF])
@@ -50,19 +56,45 @@ def cite(what: Any = None) -> str:
     elif what is None:
         ids = list(PAPERS)
     else:
-        ids = _papers_of(what)
+        behind = {paper for question in _questions(what) for paper in _papers_of(*question)}
+        ids = [paper for paper in PAPERS if paper in behind]
     return "\n\n".join([_library(), *[_entry(i) for i in ids]])
 
 
-def _papers_of(what: Any) -> list[str]:
+def _questions(what: Any) -> Iterator[tuple[Any, Any]]:
+    """The (task, model) of everything given; one of them is `...` where a spec alone does not say it."""
+    if isinstance(what, (tuple, list)) and what:
+        parts = [one for one in what if one is not None]
+        given = {one.family: one for one in parts if isinstance(one, Spec)}
+        if len(given) == len(parts) > 1 and "task" in given:  # one question; Bayes has no model
+            yield given["task"], given.get("model", None if "learner" in given else ...)
+            return
+        for one in parts:
+            yield from _questions(one)
+    elif isinstance(what, Result):
+        yield what.task, what.model
+    elif (definition := getattr(what, "definition", None)) is not None:
+        axes = definition.axes
+        yield from {axes.question(at)[:2]: None for at in axes.points()}
+    elif isinstance(what, Spec):
+        yield (what if what.family == "task" else ...), (... if what.family == "task" else what)
+    else:
+        raise InvalidParameter(
+            f"cite({what!r}): give an arXiv number such as '2410.01537', a result, a study, specs, or nothing (all)."
+        )
+
+
+def _papers_of(task: Any, model: Any) -> tuple[str, ...]:
     """Erf attention on the sphere and its dynamics are 2410.01537; other attentions, free norms and the max task
     2509.21936; the attention-indexed model 2509.24914, its Bayes-optimal estimate 2506.01582."""
-    task, model = getattr(what, "task", what), getattr(what, "model", what)
-    if type(task).__name__ == "AttentionIndexed":
-        return ["2506.01582"] if model is None else ["2509.24914", "2506.01582"]
-    activation = getattr(model, "activation", None)
+    names = {type(task).__name__, type(model).__name__}
+    if names & {"AttentionIndexed", "TiedAttention", "DirectAttention", "Wishart", "Eigenvalues", "PowerLaw"}:
+        return ("2506.01582",) if model is None else ("2509.24914", "2506.01582")
+    if getattr(model, "family", "model") in ("learner", "overlaps", "indexed overlaps"):
+        return tuple(PAPERS)  # of no task in particular
+    activation = model if getattr(model, "family", "") == "activation" else getattr(model, "activation", None)
     other = activation is not None and (type(activation).__name__ != "Erf" or not getattr(model, "unit_norm", True))
-    return ["2509.21936"] if other or type(task).__name__ == "MaxSLR" else ["2410.01537"]
+    return ("2509.21936",) if other or "MaxSLR" in names else ("2410.01537",)
 
 
 def _entry(arxiv: str) -> str:

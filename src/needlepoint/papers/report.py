@@ -10,7 +10,7 @@ from pathlib import Path
 
 from needlepoint.core.comparison import Row
 from needlepoint.papers.citations import PAPERS
-from needlepoint.papers.runner import Reproduced
+from needlepoint.papers.runner import Reproduced, replacing
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
@@ -25,7 +25,8 @@ FAR = 4.0
 """|z| above which a row is set off in red."""
 
 
-def write_report(path: Path, done: Sequence[Reproduced], size: str, version: str) -> None:
+def write_report(path: Path, done: Sequence[Reproduced], version: str, strangers: int = 0) -> None:
+    """The page of all figures; `strangers` are points in the store that belong to none of them."""
     rows = [row for r in done for row in r.agreement]
     flagged = sum(row.flagged for row in rows)
     exact, limits = ([row for row in rows if row.exact is kind and not row.flagged] for kind in (True, False))
@@ -37,6 +38,9 @@ def write_report(path: Path, done: Sequence[Reproduced], size: str, version: str
         )
     if flagged:
         summary += f" {flagged} more are beside predictions that say they are not to be trusted."
+    if strangers:
+        summary += f" {strangers} points in the store belong to no figure of this version and are not shown."
+    size = " and ".join(dict.fromkeys(r.size for r in done)) or "no"
     body = "\n".join(_section(r) for r in done)
     text = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>needlepoint report</title>'
@@ -46,7 +50,8 @@ def write_report(path: Path, done: Sequence[Reproduced], size: str, version: str
         f"<footer>needlepoint {html.escape(version)}. A z-score is the gap over the joined standard error, the "
         f"numerical error of the theory subtracted, Student for few repeats.</footer></body></html>\n"
     )
-    path.write_text(text, encoding="utf-8")
+    with replacing(path) as new:
+        new.write_text(text, encoding="utf-8")
 
 
 def _counted(rows: Sequence[Row]) -> str:
@@ -58,7 +63,12 @@ def _counted(rows: Sequence[Row]) -> str:
 
 def _section(done: Reproduced) -> str:
     figure = done.figure
-    picture = base64.b64encode(next(f for f in done.files if f.suffix == ".png").read_bytes()).decode()
+    pictures = [base64.b64encode(f.read_bytes()).decode() for f in done.files if f.suffix == ".png"]
+    shown = "".join(f'<img alt="{html.escape(figure.title)}" src="data:image/png;base64,{p}">' for p in pictures)
+    if done.missing:
+        shown += f'<p class="trouble">{done.missing} points of this figure ({done.size} size) are not computed yet.</p>'
+    elif not pictures:
+        shown += f"<p>All points of the {done.size} size are there; there is no picture of it.</p>"
     about = PAPERS[figure.paper]["title"] if figure.paper in PAPERS else ""
     troubles = "".join(f'<p class="trouble">{html.escape(t)}</p>' for t in done.troubles)
     files = ", ".join(html.escape(f.name) for f in done.files)
@@ -66,8 +76,7 @@ def _section(done: Reproduced) -> str:
         f'<h2 id="{html.escape(figure.id)}">{html.escape(figure.title)}</h2>'
         f'<p class="caption">{html.escape(figure.caption)} '
         f"<em>{html.escape(about)}, arXiv {html.escape(figure.paper)}.</em></p>{troubles}"
-        f'<img alt="{html.escape(figure.title)}" src="data:image/png;base64,{picture}">'
-        f"{_table(done.agreement)}<p><small>{files}; {done.seconds:.1f} s.</small></p>"
+        f"{shown}{_table(done.agreement)}<p><small>{files + '; ' if files else ''}{done.seconds:.1f} s.</small></p>"
     )
 
 

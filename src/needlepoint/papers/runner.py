@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -45,13 +45,16 @@ class Reproduced:
     agreement: tuple[Agreement, ...]
     troubles: tuple[str, ...]
     seconds: float
+    size: Size = "quick"
+    missing: int = 0
+    """Points of the figure that are not there yet."""
 
 
 def compute(
     points: Sequence[Point], say: Say = quiet, store: Store | None = None, executor: Executor | None = None
 ) -> list[Record]:
     """What the points ask, from the store or computed; points that ask the same share one answer."""
-    jobs = _jobs(points)
+    jobs = jobs_of(points)
     labels = {job.id: f"{p.verb} {p.label}".strip() for p, job in reversed(list(zip(points, jobs, strict=True)))}
     distinct = {job.id: job for job in jobs}
     say(labels[jobs[0].id] if jobs else "", 0.0)
@@ -71,7 +74,8 @@ def compute(
     return [Record(point, results[job.id]) for point, job in zip(points, jobs, strict=True)]
 
 
-def _jobs(points: Sequence[Point]) -> list[Job]:
+def jobs_of(points: Sequence[Point]) -> list[Job]:
+    """What the points ask, one job each."""
     predictions: dict[Any, Job] = {}
     jobs = []
     for point in points:
@@ -87,7 +91,7 @@ def _jobs(points: Sequence[Point]) -> list[Job]:
 def _answer(store: Store, name: str, label: str) -> Any:
     outcome = store.get(name)
     assert outcome is not None
-    if outcome.state == "failed":
+    if outcome.state != "done":
         why = outcome.message.removeprefix(f"{outcome.status}: ")
         raise InvalidParameter(f"{label} failed: {outcome.status}: {why}")
     return outcome.result
@@ -128,7 +132,7 @@ def reproduce(
         # a prediction that says itself that it is not to be trusted is drawn so
         if not r.status.finished and getattr(r, "stable", None) is not False
     )
-    return Reproduced(figure, files, tuple(agreement(records)), troubles, time.monotonic() - start)
+    return Reproduced(figure, files, tuple(agreement(records)), troubles, time.monotonic() - start, size)
 
 
 def writable(out: Path) -> None:
@@ -163,6 +167,19 @@ def write_csv(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]])
 
 
 def write_agreement(path: Path, done: Sequence[Reproduced]) -> None:
-    """Every theory-against-simulation row of all figures in one CSV."""
+    """Every theory-against-simulation row of all figures in one CSV; whole at every moment, like the report."""
     columns = ["figure", *Agreement.__dataclass_fields__]
-    write_csv(path, columns, [[r.figure.id, *asdict(row).values()] for r in done for row in r.agreement])
+    rows = [[r.figure.id, *asdict(row).values()] for r in done for row in r.agreement]
+    with replacing(path) as new:
+        write_csv(new, columns, rows)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A name to write to; what was written takes the place of the file in one step, or not at all."""
+    new = path.with_name(f".{path.name}.new")
+    try:
+        yield new
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)

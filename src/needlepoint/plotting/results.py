@@ -39,7 +39,7 @@ def plot(
 @overload
 def plot(
     shown: Plottable,
-    metric: str = "excess_risk",
+    metric: str | None = None,
     *,
     x: str | None = None,
     y: str | None = None,

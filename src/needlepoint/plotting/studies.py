@@ -20,7 +20,7 @@ KINDS, SUFFIXES = ("curves", "map"), (".png", ".pdf", ".svg")
 @styled
 def plot(
     study: Plottable,
-    metric: str = "excess_risk",
+    metric: str | None = None,
     *,
     x: str | None = None,
     y: str | None = None,
@@ -32,7 +32,8 @@ def plot(
 
     `kind` "curves" draws the metric against one axis (`x`), with training points and their z-scores, one curve
     for each combination of the other axes; "map" draws the prediction over two (`x`, `y`). Without it, a map is
-    drawn if two numeric axes have three or more values each and nothing was simulated. `levels` are the
+    drawn if two numeric axes have three or more values each and nothing was simulated. Without `metric` it is the risk
+    on clean labels ("excess_risk", or "clean_risk" on the attention-indexed model). `levels` are the
     contours of a map, or their number. Points that did not converge are marked, never left out.
     """
     target = _target(path)

@@ -17,6 +17,9 @@ from needlepoint.core.symbols import SYMBOLS
 from needlepoint.plotting.style import TRAINING
 from needlepoint.studies.points import StudyPoint
 
+CLEAN = ("excess_risk", "clean_risk")
+"""The risk without the label noise: of location tasks, and of the attention-indexed model."""
+
 OVERLAPS = "overlaps."
 _LATEX = {s.name: s.latex for s in SYMBOLS}
 
@@ -146,7 +149,8 @@ class Data:
         return estimate, "" if math.isfinite(estimate.value) else "not finite"
 
 
-def read(study: Plottable, metric: str) -> Data:
+def read(study: Plottable, metric: str | None) -> Data:
+    """What is drawn of a study; without a `metric` the risk on clean labels, by the name that its task has for it."""
     if not all(hasattr(study, name) for name in ("axes", "grid", "points")):
         raise InvalidParameter(f"plot({type(study).__name__}): takes a study, which has axes, grid and points().")
     points = tuple(study.points())
@@ -165,6 +169,8 @@ def read(study: Plottable, metric: str) -> Data:
     if not names:
         why = next((f" (the first point says: {' '.join(p.message.split())})" for p in points if p.message), "")
         raise InvalidParameter(f"plot: no point of the study has a number to draw{why}.")
+    if metric is None:
+        metric = next((name for name in CLEAN if name in names), names[0])
     if metric not in names:
         near = difflib.get_close_matches(str(metric), names, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""

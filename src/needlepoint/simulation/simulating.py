@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from needlepoint.core.dispatch import check_question, find
-from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.errors import InvalidParameter, shown
 from needlepoint.core.kinds import is_whole
 from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.results import Measurement, Progress, silent
@@ -47,10 +47,10 @@ def simulate(
     """
     for name, value, lowest in (("d", d, 2), ("repeats", repeats, 1), ("samples", samples, 1)):
         if not is_whole(value) or value < lowest:
-            raise InvalidParameter(f"simulate({name}={value!r}): {name} must be a whole number >= {lowest}.")
+            raise InvalidParameter(f"simulate({name}={shown(value)}): {name} must be a whole number >= {lowest}.")
     check_question("simulate", task, model, learner, seed)
     if overlaps is not None and not isinstance(overlaps, Overlaps):
-        raise InvalidParameter(f"simulate(overlaps={overlaps!r}): write it as Overlaps(key=..., value=...).")
+        raise InvalidParameter(f"simulate(overlaps={shown(overlaps)}): write it as Overlaps(key=..., value=...).")
     if overlaps is not None and type(learner).__name__ != "Population":
         raise InvalidParameter(f"simulate(overlaps=...): {type(learner).__name__} chooses its weights; leave it out.")
     wanted = getattr(learner, "d", None)

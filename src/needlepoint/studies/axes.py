@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.errors import InvalidParameter, shown
 from needlepoint.core.kinds import Real
 from needlepoint.core.parsing import PARTS
 from needlepoint.core.specs import Spec, assign, declared
@@ -78,7 +78,8 @@ def read_axes(base: Question, over: Any) -> Axes:
         grid, columns = False, _columns(over)
     else:
         raise InvalidParameter(
-            f"over={over!r}: over must be a mapping of paths to values (a grid), or a list of such mappings (points)."
+            f"over={shown(over)}: over must be a mapping of paths to values (a grid), or a list of such mappings "
+            "(points)."
         )
     empty = [path for path, column in columns.items() if not column]
     if not columns or empty:
@@ -99,7 +100,7 @@ def read_axes(base: Question, over: Any) -> Axes:
 
 def _listed(path: Any, values: Any) -> list[Any]:
     if isinstance(values, (str, Mapping, Spec)) or not hasattr(values, "__iter__") or getattr(values, "ndim", 1) == 0:
-        raise InvalidParameter(f"over[{path!r}]={values!r}: give a list of values, such as [1, 2, 5].")
+        raise InvalidParameter(f"over[{path!r}]={shown(values)}: give a list of values, such as [1, 2, 5].")
     return [v.item() if isinstance(v, np.generic) else v for v in values]
 
 
@@ -142,7 +143,7 @@ def _checked(base: Question, path: str, value: Any, i: int) -> Any:
     part = _parts(base)[head]
     if not rest:
         if value is not None and getattr(value, "family", None) != head:
-            raise InvalidParameter(f"over[{path!r}]: value {i} is {value!r}, which is not a {head}.")
+            raise InvalidParameter(f"over[{path!r}]: value {i} is {shown(value)}, which is not a {head}.")
         return value
     assert part is not None
     spec: Any = assign(part, rest, value)

@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Protocol
 
-from needlepoint.core.errors import InvalidParameter, UnknownName
+from needlepoint.core.errors import InvalidParameter, UnknownName, shown
 from needlepoint.core.kinds import is_whole
 from needlepoint.studies.work import PLAIN, Outcome, solve
 
@@ -96,7 +96,7 @@ class Processes:
 
     def __init__(self, workers: int | None = None, memory: float | str | None = None):
         if workers is not None and (not is_whole(workers) or workers < 1):
-            raise InvalidParameter(f"Processes(workers={workers!r}): workers must be a whole number >= 1.")
+            raise InvalidParameter(f"Processes(workers={shown(workers)}): workers must be a whole number >= 1.")
         self.memory = _bytes(memory)
         fitting = max(1, int(self.memory // _WORKER))
         self.workers = min(int(workers) if workers else _cores(), fitting)
@@ -124,7 +124,8 @@ class Processes:
         os.environ.update(PLAIN)  # read by the BLAS of the new process when it is loaded
         try:
             process = context.Process(target=_work, args=(theirs,), daemon=True)
-            process.start()
+            with _deaf():
+                process.start()
         finally:
             for name, value in before.items():
                 if value is None:
@@ -244,6 +245,19 @@ class Processes:
         self._alone.clear()
 
 
+@contextlib.contextmanager
+def _deaf() -> Iterator[None]:
+    """Processes that are started here do not hear Ctrl-C, from their first moment; this one hears it afterwards."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _work(pipe: Connection) -> None:
     """The life of a worker: units from the pipe until it closes, or until the coordinator is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the coordinator's to handle
@@ -290,15 +304,16 @@ _UNITS = {"": 1.0, "B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 def _bytes(memory: float | str | None) -> float:
     if memory is None:
         return _SHARE * _free()
-    found = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([KMGT]?B)?\s*", str(memory), re.IGNORECASE)
+    text = memory if isinstance(memory, str) else shown(memory)
+    found = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([KMGT]?B)?\s*", text, re.IGNORECASE)
     try:
         size = float(found[1]) * _UNITS[(found[2] or "").upper()] if found else 0.0
     except ValueError:
         size = 0.0
     if not _WORKER <= size < 1e18:
         raise InvalidParameter(
-            f"Processes(memory={memory!r}): memory must be at least {_WORKER / 1e6:.0f} MB (what one worker takes), in "
-            "bytes or as '4 GB'."
+            f"Processes(memory={shown(memory)}): memory must be at least {_WORKER / 1e6:.0f} MB (what one worker "
+            "takes), in bytes or as '4 GB'."
         )
     return size
 
@@ -326,7 +341,8 @@ def executor_named(
     """The executor of this name, or the one given."""
     if not isinstance(executor, str):
         if isinstance(executor, type) or not hasattr(executor, "submit"):
-            raise InvalidParameter(f"executor={executor!r}: one of {', '.join(NAMES)}, or Processes(...), Dask(...).")
+            names = ", ".join(NAMES)
+            raise InvalidParameter(f"executor={shown(executor)}: one of {names}, or Processes(...), Dask(...).")
         if any(given is not None for given in (workers, memory, address)):
             raise InvalidParameter(f"executor={executor!r} is made already; give workers, memory and address to it.")
         return executor
@@ -338,7 +354,7 @@ def executor_named(
         raise InvalidParameter(f"memory={memory!r}: only the executor 'processes' has a budget of memory.")
     if executor == "serial":
         if workers not in (None, 1):
-            raise InvalidParameter(f"workers={workers!r}: the serial executor is one process; say 'processes'.")
+            raise InvalidParameter(f"workers={shown(workers)}: the serial executor is one process; say 'processes'.")
         return Serial()
     if executor == "processes":
         return Processes(workers, memory)

@@ -8,7 +8,7 @@ import time
 import urllib.parse
 from typing import Any
 
-from needlepoint.core.errors import InvalidParameter, NeedlepointError, one_line
+from needlepoint.core.errors import InvalidParameter, NeedlepointError, one_line, shown
 from needlepoint.core.kinds import is_whole
 from needlepoint.studies.executors import Finished
 from needlepoint.studies.work import solve
@@ -30,7 +30,7 @@ class Dask:
                 "the dask executor needs dask.distributed: pip install 'needlepoint[dask]'."
             ) from None
         if workers is not None and (not is_whole(workers) or workers < 1):
-            raise InvalidParameter(f"Dask(workers={workers!r}): workers must be a whole number >= 1.")
+            raise InvalidParameter(f"Dask(workers={shown(workers)}): workers must be a whole number >= 1.")
         if where is not None and workers is not None:
             raise InvalidParameter(f"Dask(workers={workers!r}): a cluster that is there has its workers; leave it out.")
         self.where, self.workers = where, workers

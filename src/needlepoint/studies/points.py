@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from needlepoint.core.comparison import Comparison
@@ -12,12 +12,18 @@ from needlepoint.core.results import Measurement, Prediction
 
 @dataclass(frozen=True)
 class StudyPoint:
-    """`at` maps the swept paths to their values here; `message` says why there is no prediction or measurement."""
+    """`at` maps the swept paths to their values here; `message` says why there is no prediction or measurement.
+
+    `memory` has the comparisons that the study has made so far, under the `key` of what is compared: on the
+    attention-indexed model one solves the equations again for every target that was drawn.
+    """
 
     at: Mapping[str, Any]
     prediction: Prediction | None = None
     measurements: tuple[Measurement, ...] = ()
     message: str = ""
+    key: Hashable = None
+    memory: dict[Hashable, Comparison] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def comparison(self) -> Comparison | None:
@@ -25,6 +31,8 @@ class StudyPoint:
         good = [m for m in self.measurements if m.status.ok]
         if self.prediction is None or not self.prediction.status.ok or not good:
             return None
-        from needlepoint.theory.comparing import compare  # loads the theory
+        if self.key not in self.memory:
+            from needlepoint.theory.comparing import compare  # loads the theory
 
-        return compare(self.prediction, good)
+            self.memory[self.key] = compare(self.prediction, good)
+        return self.memory[self.key]

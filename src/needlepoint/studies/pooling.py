@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from needlepoint.core.estimates import Estimate
-from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.results import Measurement, Trajectory, mean_estimate
+from needlepoint.core.spectra import TrainedSpectrum
 from needlepoint.core.status import Status
 
 
@@ -19,7 +20,8 @@ def pooled(parts: Sequence[Measurement]) -> Measurement:
     if len(parts) == 1:
         return first
     bad = [p for p in parts if not p.status.ok]
-    metrics = {name: _pool([p.metrics[name] for p in parts]) for name in first.metrics}
+    shared = [name for name in first.metrics if all(name in p.metrics for p in parts)]
+    metrics = {name: _pool([p.metrics[name] for p in parts]) for name in shared}
     return Measurement(
         first.task,
         first.model,
@@ -29,10 +31,12 @@ def pooled(parts: Sequence[Measurement]) -> Measurement:
         **_overlaps(parts),
         trajectory=_trajectory(parts),
         branch=first.branch if len({p.branch for p in parts}) == 1 else None,
-        notes=tuple(dict.fromkeys(note for p in parts for note in p.notes)),
+        notes=_notes(parts),
         seed=first.seed,
         d=first.d,
         repeats=len(parts),
+        spectrum=_spectrum(parts),
+        values=_values(parts),
     )
 
 
@@ -52,10 +56,28 @@ def _overlaps(parts: Sequence[Measurement]) -> dict[str, Any]:
     if all(np.ptp(x) == 0 for x in columns.values()):
         return {"overlaps": found[0], "overlaps_error": parts[0].overlaps_error}
     errors = {name: mean_estimate(columns[name]).error for name in parts[0].overlaps_error}
-    return {
-        "overlaps": Overlaps(**{name: float(np.mean(x)) for name, x in columns.items()}),
-        "overlaps_error": errors,
-    }
+    means = {name: float(np.mean(x)) for name, x in columns.items()}
+    return {"overlaps": type(found[0])(**means), "overlaps_error": errors}
+
+
+def _notes(parts: Sequence[Measurement]) -> tuple[str, ...]:
+    """Every note once; one that only some seeds have says how many, because it speaks of its own seed alone."""
+    times = Counter(note for p in parts for note in dict.fromkeys(p.notes))
+    return tuple(note if n == len(parts) else f"{note} ({n} of {len(parts)} seeds)" for note, n in times.items())
+
+
+def _spectrum(parts: Sequence[Measurement]) -> TrainedSpectrum | None:
+    """The eigenvalues of all seeds, a row each."""
+    found = [p.spectrum for p in parts if p.spectrum is not None]
+    if len(found) < len(parts):
+        return None
+    return TrainedSpectrum(np.concatenate([s.eigenvalues for s in found]), np.concatenate([s.target for s in found]))
+
+
+def _values(parts: Sequence[Measurement]) -> dict[str, np.ndarray]:
+    """The values of every repeat of all seeds, in the order of the rows of the spectrum."""
+    shared = [name for name in parts[0].values if all(name in p.values for p in parts)]
+    return {name: np.concatenate([p.values[name] for p in parts]) for name in shared}
 
 
 def _trajectory(parts: Sequence[Measurement]) -> Trajectory | None:

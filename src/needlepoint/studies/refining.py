@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.errors import InvalidParameter, shown
 from needlepoint.core.kinds import is_whole
 from needlepoint.core.results import Prediction
 from needlepoint.studies.axes import At, Axes, is_real
@@ -33,10 +33,10 @@ class Refine:
 
     def __post_init__(self) -> None:
         if not is_whole(self.levels) or not 1 <= self.levels <= 12:
-            raise InvalidParameter(f"Refine(levels={self.levels!r}): levels must be a whole number from 1 to 12.")
+            raise InvalidParameter(f"Refine(levels={shown(self.levels)}): levels must be a whole number from 1 to 12.")
         object.__setattr__(self, "levels", int(self.levels))
         if self.level is not None and (isinstance(self.level, bool) or not isinstance(self.level, (int, float))):
-            raise InvalidParameter(f"Refine(level={self.level!r}): level must be a number.")
+            raise InvalidParameter(f"Refine(level={shown(self.level)}): level must be a number.")
         if self.on in LABELS and self.level is not None:
             raise InvalidParameter(f"Refine(on={self.on!r}, level={self.level!r}): a label has no level; leave it out.")
         if self.on not in LABELS and (self.level is None or not math.isfinite(self.level)):

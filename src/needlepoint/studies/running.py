@@ -46,7 +46,7 @@ class Tally:
         self.done += 1
         self.job = job
         self.total = max(self.total, self.done)
-        self.failed += state == "failed"
+        self.failed += state != "done"
         self.flagged += state == "done" and status != Status.CONVERGED.name
         self.last = status
 
@@ -132,7 +132,7 @@ def _follow(unit: Unit, store: Store) -> list[Outcome] | None:
         if job.follow is None:
             continue
         before = store.get(job.follow.id)
-        if before is None or before.state == "failed":
+        if before is None or before.state != "done":
             why = before.message if before else "it has not been computed."
             return [Outcome(j.id, "failed", "NoPrediction", f"its prediction failed: {why}") for j in unit.jobs]
         result = before.result

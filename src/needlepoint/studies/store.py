@@ -6,7 +6,6 @@ import contextlib
 import io
 import json
 import os
-import socket
 import sqlite3
 import threading
 import time
@@ -18,36 +17,23 @@ from typing import Any
 
 import numpy as np
 
-from needlepoint.core.errors import InvalidParameter, NeedlepointError
+from needlepoint.core.errors import InvalidParameter, one_line
+from needlepoint.core.specs import NUMBERS_VERSION
+from needlepoint.studies import schema
 from needlepoint.studies.jobs import Job, Unit
+from needlepoint.studies.owners import alive, born_at, this_host
+from needlepoint.studies.schema import SCHEMA, StoreError
+from needlepoint.studies.seals import hashes, seal_of
+from needlepoint.studies.troubles import identity, reason, rescue
 from needlepoint.studies.work import Outcome, versions
 
-SCHEMA = 1
-APPLICATION = 0x6E646C70  # "ndlp"
+__all__ = ["MEMORY", "SCHEMA", "Store", "StoreError"]
+
 MEMORY = ":memory:"
 _BEAT = 2.0  # seconds between signs of life of a running process
-_SILENCE = 30.0  # seconds without one after which a process on another machine counts as dead
 _PATIENCE = 60.0  # seconds to wait for another writer
 
-_TABLES = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
-CREATE TABLE versions (id INTEGER PRIMARY KEY, document TEXT UNIQUE);
-CREATE TABLE points (
-  id TEXT PRIMARY KEY, verb TEXT, task TEXT, model TEXT, learner TEXT, options TEXT,
-  chunk TEXT, state TEXT, status TEXT, message TEXT, seed INTEGER, seconds REAL,
-  version INTEGER REFERENCES versions, finished TEXT, times INTEGER, document TEXT
-) WITHOUT ROWID;
-CREATE TABLE metrics (
-  point TEXT, name TEXT, value REAL, error REAL, kind TEXT, PRIMARY KEY (point, name)
-) WITHOUT ROWID;
-CREATE TABLE blobs (point TEXT, name TEXT, data BLOB, PRIMARY KEY (point, name));
-CREATE TABLE owners (id TEXT PRIMARY KEY, host TEXT, pid INTEGER, born TEXT, seen REAL) WITHOUT ROWID;
-CREATE TABLE claims (unit TEXT PRIMARY KEY, owner TEXT) WITHOUT ROWID;
-"""
-
-
-class StoreError(NeedlepointError, OSError):
-    """The store cannot be read or written; what it holds is as it was."""
+_AGAIN = "`study retry` (or sweep with retry) computes it again"
 
 
 class Store:
@@ -60,13 +46,17 @@ class Store:
         self._heart: threading.Thread | None = None
         self._stop = threading.Event()
         self._version: int | None = None
+        self._sealed = True  # whether there is a table of seals; not in a store of schema 1 that is only read
+        self._file: tuple[int, int] | None = None  # which file this is, so that its removal is noticed
         if self.kept and (readonly or not create) and not Path(path).is_file():
             raise InvalidParameter(f"there is no store {self.path}.")
         with self._saying("open"):
             self._db = self._connect_to_read() if readonly else self._connect()
             try:
+                # text that is no text is damage of its row, not of the store
+                self._db.text_factory = lambda text: text.decode(errors="replace")
                 if readonly:
-                    self._check()
+                    self._sealed = schema.version_of(self._db, self.path) >= 2
                 else:
                     self._prepare()
             except BaseException:
@@ -82,6 +72,9 @@ class Store:
         db = sqlite3.connect(name, uri=True, isolation_level=None, timeout=_PATIENCE)
         try:
             db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except UnicodeDecodeError:
+            db.close()
+            raise
         except sqlite3.OperationalError as error:
             db.close()
             log = Path(f"{self.path}-wal")
@@ -95,13 +88,14 @@ class Store:
             self._keep_a_log()
             with self._writing():
                 if self._one("SELECT count(*) FROM sqlite_master") == 0:  # another process may have been faster
-                    for statement in _TABLES.split(";"):
-                        self._db.execute(statement)
-                    self._db.execute(f"PRAGMA application_id = {APPLICATION}")
-                    self._db.execute(f"PRAGMA user_version = {SCHEMA}")
+                    schema.make(self._db)
                     self._put_meta("written by", json.dumps(versions()["needlepoint"]))
-        self._check()
+        if schema.version_of(self._db, self.path) < SCHEMA:
+            with self._writing():
+                if schema.version_of(self._db, self.path) < SCHEMA:
+                    schema.upgrade(self._db)
         self._db.execute("PRAGMA synchronous = NORMAL")
+        self._file = identity(self.path) if self.kept else None
 
     def _keep_a_log(self) -> None:
         """Write-ahead logging. Changing to it does not wait for another process by itself."""
@@ -115,18 +109,6 @@ class Store:
                     raise
             time.sleep(0.02)
 
-    def _check(self) -> None:
-        if self._one("PRAGMA application_id") != APPLICATION:
-            raise StoreError(f"{self.path} is not a needlepoint store; give another file.")
-        schema = self._one("PRAGMA user_version")
-        if schema != SCHEMA:
-            row = self._db.execute("SELECT value FROM meta WHERE key = 'written by'").fetchone()
-            writer = json.loads(row[0]) if row else "of an unknown version"
-            raise StoreError(
-                f"{self.path} has schema {schema} (needlepoint {writer}), this version reads schema {SCHEMA}; export "
-                "it with the version that wrote it (needlepoint study export), or take a new file and run again."
-            )
-
     # --- reading ---------------------------------------------------------------------------------
 
     def _one(self, sql: str, values: Sequence[Any] = ()) -> Any:
@@ -134,11 +116,16 @@ class Store:
         return None if row is None else row[0]
 
     def missing(self, unit: Unit, retry: bool = False) -> bool:
-        """Whether a unit has to be computed: a chunk that is partly there has to be, as a whole."""
+        """Whether a unit has to be computed: a chunk that is partly there has to be, as a whole.
+
+        A row that is damaged counts as missing; with `retry` its arrays are looked at too, and what failed is missing.
+        """
         with self._saying("read"):
             for job in unit.jobs:
-                row = self._db.execute("SELECT state, chunk FROM points WHERE id = ?", (job.id,)).fetchone()
-                if row is None or row[1] != unit.chunk or (retry and row[0] == "failed"):
+                row = self.row(job.id)
+                if row is None or not self._sound(row, arrays=False) or row["chunk"] != unit.chunk:
+                    return True
+                if retry and ((outcome := self.get(job.id)) is None or outcome.state != "done"):
                     return True
         return False
 
@@ -146,6 +133,26 @@ class Store:
         """State and status of a job that is there."""
         with self._saying("read"):
             return self._db.execute("SELECT state, status FROM points WHERE id = ?", (job.id,)).fetchone()
+
+    def _seal(self, job_id: str) -> tuple[Any, Any, Any] | None:
+        """(numbers, arrays, seal) of a point; None if it has none."""
+        if not self._sealed:
+            return None
+        return self._db.execute("SELECT numbers, arrays, seal FROM seals WHERE point = ?", (job_id,)).fetchone()
+
+    def _sound(self, row: dict[str, Any], arrays: bool = True) -> bool:
+        """Whether a row, and if wanted its arrays, are what was written."""
+        seal = self._seal(row["id"])
+        if seal is None:
+            return False
+        _, kept, text = seal
+        sql = "SELECT name, value, error, kind FROM metrics WHERE point = ?"
+        if seal_of(row, self._db.execute(sql, (row["id"],)).fetchall(), kept) != text:
+            return False
+        return not arrays or hashes(self._blobs(row["id"])) == kept
+
+    def _blobs(self, job_id: str) -> list[tuple[str, bytes]]:
+        return self._db.execute("SELECT name, data FROM blobs WHERE point = ?", (job_id,)).fetchall()
 
     def row(self, job_id: str) -> dict[str, Any] | None:
         """All columns of a point but its arrays."""
@@ -162,42 +169,87 @@ class Store:
                 yield dict(zip(names, found, strict=True))
 
     def get(self, job_id: str) -> Outcome | None:
-        """The outcome of a job with its arrays; None if it is not there."""
-        row = self.row(job_id)
-        if row is None:
-            return None
-        return Outcome(
-            job_id,
-            row["state"],
-            row["status"],
-            row["message"],
-            row["seed"],
-            row["seconds"],
-            document=row["document"],
-            arrays=self._arrays(job_id) if '"$array"' in row["document"] else {},
-        )
-
-    def _arrays(self, job_id: str) -> dict[str, np.ndarray]:
+        """The outcome of a job with its arrays; None if it is not there, state "damaged" if it cannot be read."""
         with self._saying("read"):
-            found = self._db.execute("SELECT name, data FROM blobs WHERE point = ?", (job_id,)).fetchall()
-        return {name: np.load(io.BytesIO(data), allow_pickle=False) for name, data in found}
+            row = self.row(job_id)
+            if row is None or self._seal(job_id) is None:
+                return None
+            if not self._sound(row):
+                return Outcome(job_id, "damaged", "Damaged", f"what is stored of this point is damaged; {_AGAIN}.")
+            blobs = self._blobs(job_id)
+        kept = (row[name] for name in ("state", "status", "message", "seed", "seconds"))
+        outcome = Outcome(job_id, *kept, document=row["document"])
+        try:
+            outcome.arrays = {name: np.load(io.BytesIO(data), allow_pickle=False) for name, data in blobs}
+            if outcome.state == "done":
+                _ = outcome.result
+        except Exception as error:  # whole, but written by another version or by somebody else
+            why = f"what is stored of this point cannot be read ({one_line(error)}); {_AGAIN}."
+            return Outcome(job_id, "damaged", "Damaged", why)
+        return outcome
 
     def counts(self) -> dict[tuple[str, str], int]:
-        """How many points are in each (state, status)."""
+        """How many points are in each (state, status); the state of those of another numbers version is "older"."""
+        known = "CASE WHEN state IN ('done', 'failed') AND typeof(status) = 'text' THEN"
+        old = (
+            "SELECT id FROM points"
+            if not self._sealed
+            else ("SELECT id FROM points LEFT JOIN seals ON point = id WHERE numbers IS NOT ?")
+        )
+        sql = (
+            f"SELECT CASE WHEN id IN ({old}) THEN 'older' ELSE {known} state ELSE 'damaged' END END, "
+            f"{known} status ELSE 'Damaged' END, count(*) FROM points GROUP BY 1, 2"
+        )
         with self._saying("read"):
-            rows = self._db.execute("SELECT state, status, count(*) FROM points GROUP BY state, status").fetchall()
+            rows = self._db.execute(sql, (NUMBERS_VERSION,) if self._sealed else ()).fetchall()
         return {(state, status): n for state, status, n in rows}
 
-    def meta(self, key: str) -> Any:
+    def older(self) -> set[tuple[Any, ...]]:
+        """(verb, task, model, learner) of the points whose numbers are of another version than this one's."""
+        columns = "SELECT DISTINCT verb, task, model, learner FROM points"
         with self._saying("read"):
-            text = self._one("SELECT value FROM meta WHERE key = ?", (key,))
-        return None if text is None else json.loads(text)
+            if not self._sealed:
+                return set(self._db.execute(columns).fetchall())
+            sql = f"{columns} LEFT JOIN seals ON point = id WHERE numbers IS NOT ?"
+            return set(self._db.execute(sql, (NUMBERS_VERSION,)).fetchall())
+
+    def prune(self) -> int:
+        """Remove the points whose numbers are of another version, or whose rows no job can have; how many."""
+        with self._saying("write"), self._writing():
+            sql = "SELECT id FROM points LEFT JOIN seals ON point = id WHERE numbers IS NOT ?"
+            old = self._db.execute(sql, (NUMBERS_VERSION,)).fetchall()
+            for table, column in (("metrics", "point"), ("blobs", "point"), ("seals", "point"), ("points", "id")):
+                self._db.executemany(f"DELETE FROM {table} WHERE {column} = ?", old)
+        return len(old)
+
+    def ids(self, state: str | None = None) -> set[str]:
+        """The ids of all points, or of those in a state."""
+        with self._saying("read"):
+            where, values = ("", ()) if state is None else (" WHERE state = ?", (state,))
+            return {row[0] for row in self._db.execute(f"SELECT id FROM points{where}", values)}
+
+    def seconds(self) -> float:
+        """What all points together took."""
+        with self._saying("read"):
+            return float(self._one("SELECT total(seconds) FROM points WHERE typeof(seconds) = 'real'"))
+
+    def meta(self, key: str) -> Any:
+        """What is kept under a name; None if there is nothing."""
+        with self._saying("read"):
+            found = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        if found is None:
+            return None
+        try:
+            return json.loads(found[0])
+        except (TypeError, ValueError, RecursionError):
+            raise StoreError(f"{self.path} is damaged: what it keeps as {key!r} cannot be read.") from None
 
     # --- writing ---------------------------------------------------------------------------------
 
     def put_meta(self, key: str, value: Any) -> None:
         with self._saying("write"), self._writing():
             self._put_meta(key, json.dumps(value))
+        self._still_there()
 
     def _put_meta(self, key: str, text: str) -> None:
         self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, text))
@@ -209,18 +261,27 @@ class Store:
                 self._put(job, outcome, unit.chunk)
                 if i == len(unit.jobs):
                     self._release(unit)
+        self._still_there()
 
     def _put(self, job: Job, o: Outcome, chunk: str) -> None:
-        times = self._one("SELECT times FROM points WHERE id = ?", (o.id,)) or 0
-        for table in ("metrics", "blobs"):
+        times = self._one("SELECT times FROM points WHERE id = ?", (o.id,))
+        times = times + 1 if isinstance(times, int) else 1
+        for table in ("metrics", "blobs", "seals"):
             self._db.execute(f"DELETE FROM {table} WHERE point = ?", (o.id,))
-        text = job.text
         finished = datetime.now(UTC).isoformat(timespec="milliseconds")
-        row = (o.id, job.verb, text["task"], text["model"], text["learner"], text["options"], chunk)
-        row += (o.state, o.status, o.message, o.seed, o.seconds, self._versions(), finished, times + 1, o.document)
-        self._db.execute(f"INSERT OR REPLACE INTO points VALUES ({', '.join('?' * 16)})", row)
-        self._db.executemany("INSERT INTO metrics VALUES (?, ?, ?, ?, ?)", [(o.id, *m) for m in o.metrics])
-        self._db.executemany("INSERT INTO blobs VALUES (?, ?, ?)", [(o.id, n, _bytes(a)) for n, a in o.arrays.items()])
+        row: dict[str, Any] = {"id": o.id, "verb": job.verb, **job.text, "chunk": chunk, "state": o.state}
+        row |= {"status": o.status, "message": o.message, "seed": o.seed, "seconds": float(o.seconds)}
+        row |= {"version": self._versions(), "finished": finished, "times": times, "document": o.document}
+        blobs = [(name, _bytes(array)) for name, array in o.arrays.items()]
+        # sqlite has no NaN
+        metrics = [(name, *(None if x != x else x for x in (v, e)), kind) for name, v, e, kind in o.metrics]
+        arrays = hashes(blobs)
+        marks = ", ".join(f":{name}" for name in row)
+        self._db.execute(f"INSERT OR REPLACE INTO points ({', '.join(row)}) VALUES ({marks})", row)
+        self._db.executemany("INSERT INTO metrics VALUES (?, ?, ?, ?, ?)", [(o.id, *m) for m in metrics])
+        self._db.executemany("INSERT INTO blobs VALUES (?, ?, ?)", [(o.id, *blob) for blob in blobs])
+        seal = (o.id, NUMBERS_VERSION, arrays, seal_of(row, metrics, arrays))
+        self._db.execute("INSERT INTO seals VALUES (?, ?, ?, ?)", seal)
 
     def _versions(self) -> int:
         if self._version is None:
@@ -244,6 +305,7 @@ class Store:
             if not self.missing(unit, retry):
                 return False  # finished by somebody in the meantime
             self._db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?)", (unit.id, self.owner))
+        self._still_there()
         return True
 
     def release(self, unit: Unit) -> None:
@@ -257,19 +319,14 @@ class Store:
 
     def _alive(self, owner: str) -> bool:
         row = self._db.execute("SELECT host, pid, born, seen FROM owners WHERE id = ?", (owner,)).fetchone()
-        if row is None:
-            return False
-        host, pid, born, seen = row
-        if host == _host() and born:
-            return _born(pid) == born
-        return time.time() - seen < _SILENCE
+        return row is not None and alive(row)
 
     def _live(self) -> None:
         """Say that this process is alive, now and from time to time."""
         if self._heart is not None:
             return
         with self._saying("write"), self._writing():
-            row = (self.owner, _host(), os.getpid(), _born(os.getpid()), time.time())
+            row = (self.owner, this_host(), os.getpid(), born_at(os.getpid()), time.time())
             self._db.execute("INSERT OR REPLACE INTO owners VALUES (?, ?, ?, ?, ?)", row)
         self._heart = threading.Thread(target=self._beat, daemon=True)
         self._heart.start()
@@ -280,9 +337,23 @@ class Store:
                 with contextlib.suppress(sqlite3.Error):  # the main thread will meet the same trouble and say so
                     db.execute("UPDATE owners SET seen = ? WHERE id = ?", (time.time(), self.owner))
 
+    def _still_there(self) -> None:
+        """Notice that the file was removed or replaced: sqlite would go on writing to what no name leads to."""
+        if self._file is None or identity(self.path) == self._file:
+            return
+        self._file = None  # said once
+        raise StoreError(f"{self.path} was removed while it was in use; {rescue(self._db, self.path)}")
+
     def close(self) -> None:
-        """Give back what was claimed and fold the log into the file."""
+        """Give back what was claimed and fold the log into the file; say so if it was removed in the meantime."""
         self._stop.set()
+        try:
+            if self._heart is not None:
+                self._still_there()
+        finally:
+            self._close()
+
+    def _close(self) -> None:
         if self._heart is not None:
             self._heart.join()
             self._heart = None
@@ -296,8 +367,10 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, error: object, *_: object) -> None:
+        # another error is the one to be told
+        with contextlib.suppress(StoreError) if error is not None else contextlib.nullcontext():
+            self.close()
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -317,49 +390,10 @@ class Store:
         """sqlite's errors as one sentence with the way out."""
         try:
             yield
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # sqlite quotes damaged names in its errors
             if isinstance(error, StoreError):
                 raise
-            raise StoreError(f"cannot {what} the store {self.path}: {_reason(error)}") from error
-
-
-def _reason(error: Exception) -> str:
-    text = str(error)
-    for part, sentence in (
-        ("full", "the disk is full; the points stored so far are kept. Free some space and run again."),
-        ("disk I/O", "the disk, a quota or a limit of file sizes refuses; the points stored so far are kept."),
-        ("readonly", "it is read-only; the points stored so far are kept. Copy it to where you may write."),
-        ("locked", "another process has held it for a minute; wait for it or stop it."),
-        ("not a database", "it is not a sqlite file; give another name."),
-        ("unable to open", "the folder does not exist or may not be written (a store that was not closed needs that)."),
-        ("malformed", "the file is damaged; take a copy from before."),
-    ):
-        if part in text:
-            return sentence
-    return f"{text}."
-
-
-def _host() -> str:
-    return socket.gethostname()
-
-
-def _born(pid: int) -> str:
-    """When a process on this machine started, so that a number given out again is not taken for it; empty: dead."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-        fields = stat[stat.rindex(")") + 2 :].split()
-        return "" if fields[0] == "Z" else fields[19]
-    except (OSError, ValueError, IndexError):
-        pass
-    if Path("/proc/self/stat").exists():
-        return ""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return ""
-    except OSError:
-        pass
-    return "alive"  # no /proc here: the number is all there is
+            raise StoreError(f"cannot {what} the store {self.path}: {reason(error)}") from error
 
 
 def _bytes(array: np.ndarray) -> bytes:

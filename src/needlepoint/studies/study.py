@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from pathlib import Path
 from typing import Any
 
-from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.comparison import Comparison
+from needlepoint.core.errors import InvalidParameter, NeedlepointError
+from needlepoint.core.parsing import PARTS
 from needlepoint.core.results import Measurement, Prediction
 from needlepoint.core.specs import Spec
 from needlepoint.studies import tables
@@ -19,8 +21,11 @@ from needlepoint.studies.points import StudyPoint
 from needlepoint.studies.pooling import pooled
 from needlepoint.studies.refining import Refine
 from needlepoint.studies.running import Report, Tally, run, silent
-from needlepoint.studies.store import MEMORY, Store
+from needlepoint.studies.store import MEMORY, Store, StoreError
 from needlepoint.studies.sweeps import Simulation, Sweep
+
+OLDER = "computed with another version of the numbers; `study retry` (or the sweep) computes it again."
+"""Said of a point whose row in the store is of another `NUMBERS_VERSION`."""
 
 
 class _NotComputed(Exception):
@@ -32,6 +37,8 @@ class Study:
 
     def __init__(self, definition: Sweep, store: Store):
         self.definition, self.store = definition, store
+        self._comparisons: dict[Hashable, Comparison] = {}
+        self._older: set[tuple[Any, ...]] | None = None  # questions that the store answers with other numbers
 
     # --- computing -------------------------------------------------------------------------------
 
@@ -48,6 +55,8 @@ class Study:
         """Compute what is missing (with `retry` also what failed) and say how it went."""
         chosen = executor_named(executor, workers=workers, memory=memory, address=address)
         s, tally = self.definition, Tally(len(self.definition))
+        self._comparisons.clear()  # points may be computed again
+        self._older = None
         with started(chosen):
             run(s.theory_units(), self.store, chosen, tally, report, retry)
             if s.refine is not None:
@@ -94,27 +103,35 @@ class Study:
         job = s.prediction(at)
         prediction, why = self._result(job)
         assert prediction is None or isinstance(prediction, Prediction)
-        measured = []
+        measured, used = [], [job.id]
         for jobs in s.simulations(at, job):
             found = [self._result(one) for one in jobs]
             parts = [r for r, _ in found if isinstance(r, Measurement)]
             reasons = [text for r, text in found if r is None]
             why = why or (f"{len(reasons)} of {len(jobs)} seeds: {reasons[0]}" if reasons else "")
+            used += [one.id for one, (r, _) in zip(jobs, found, strict=True) if r is not None]
             if parts:
                 measured.append(pooled(parts))
-        return StudyPoint(dict(zip(s.axes.paths, at, strict=True)), prediction, tuple(measured), why)
+        place = dict(zip(s.axes.paths, at, strict=True))
+        return StudyPoint(place, prediction, tuple(measured), why, tuple(used), self._comparisons)
 
     def _result(self, job: Job) -> tuple[Any, str]:
         outcome = self.store.get(job.id)
         if outcome is None:
-            return None, "not computed yet."
-        return (None, outcome.message) if outcome.state == "failed" else (outcome.result, "")
+            return None, OLDER if self._is_older(job) else "not computed yet."
+        return (outcome.result, "") if outcome.state == "done" else (None, outcome.message)
+
+    def _is_older(self, job: Job) -> bool:
+        """Whether the store has an answer to this question that was computed with other numbers."""
+        if self._older is None:
+            self._older = self.store.older()
+        return (job.verb, *(job.text[part] for part in PARTS)) in self._older
 
     def _prediction(self, at: At) -> Prediction | None:
         outcome = self.store.get(self.definition.prediction(at).id)
         if outcome is None:
             raise _NotComputed
-        return None if outcome.state == "failed" else outcome.result
+        return outcome.result if outcome.state == "done" else None
 
     def failures(self) -> list[tuple[dict[str, Any], str]]:
         """Where there is no result, and why."""
@@ -163,8 +180,8 @@ class Study:
     def __enter__(self) -> Study:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, *error: Any) -> None:
+        self.store.__exit__(*error)
 
 
 def _shown(values: tuple[Any, ...]) -> str:
@@ -212,8 +229,22 @@ def sweep(
 def open_study(path: str | Path, *, readonly: bool = False) -> Study:
     """The study in a store that `sweep` has written."""
     store = Store(path, create=False, readonly=readonly)
-    document = store.meta("study")
+    try:
+        document = store.meta("study")
+    except StoreError:
+        store.close()
+        raise
     if document is None:
         store.close()
         raise InvalidParameter(f"{path} has points but no study; `reproduce` keeps the points of figures there.")
-    return Study(Sweep.from_json(document), store)
+    try:
+        return Study(Sweep.from_json(document), store)
+    except NeedlepointError:  # such as an activation that is not known here
+        store.close()
+        raise
+    except Exception as error:
+        store.close()
+        raise StoreError(
+            f"{path} is damaged: the definition of its study cannot be read ({type(error).__name__}); run the sweep "
+            "again with this store, which keeps its points."
+        ) from None

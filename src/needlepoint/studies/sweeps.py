@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from needlepoint.core.errors import InvalidParameter, NoTheory
+from needlepoint.core.errors import InvalidParameter, NoTheory, shown
 from needlepoint.core.kinds import is_whole
 from needlepoint.core.specs import from_json
 from needlepoint.studies.axes import LIMIT, At, Axes, read_axes
@@ -47,11 +47,11 @@ class Simulation:
             ("seed", self.seed, 0),
         ):
             if not is_whole(value) or value < lowest:
-                raise InvalidParameter(f"Simulation({name}={value!r}): {name} must be a whole number >= {lowest}.")
+                raise InvalidParameter(f"Simulation({name}={shown(value)}): {name} must be a whole number >= {lowest}.")
         if len(set(sizes)) < len(sizes):
             raise InvalidParameter(f"Simulation(d={self.d!r}): a size is given twice.")
         if self.at is not None and not isinstance(self.at, Mapping):
-            raise InvalidParameter(f"Simulation(at={self.at!r}): write it as {{path: values}}.")
+            raise InvalidParameter(f"Simulation(at={shown(self.at)}): write it as {{path: values}}.")
         object.__setattr__(self, "d", tuple(int(d) for d in sizes))
         for name in ("repeats", "samples", "seed"):
             object.__setattr__(self, name, int(getattr(self, name)))
@@ -103,19 +103,18 @@ class Sweep:
         thorough: bool = True,
     ) -> Sweep:
         """Checked: paths, values, size, and if `thorough` every point (see `check`)."""
-        from needlepoint.core.dispatch import check_question
+        from needlepoint.core.dispatch import check_question, check_tolerance
 
         check_question("sweep", task, model, learner, seed)
-        if tol is not None and (isinstance(tol, bool) or not isinstance(tol, (int, float)) or not 0 < tol < math.inf):
-            raise InvalidParameter(f"sweep(tol={tol!r}): tol must be > 0 and finite (see predict).")
+        check_tolerance("sweep", tol)
         axes = read_axes((task, model, learner), over)
         if also is not None:
             if not isinstance(also, Simulation):
-                raise InvalidParameter(f"sweep(also={also!r}): write it as Simulation(d=..., repeats=...).")
+                raise InvalidParameter(f"sweep(also={shown(also)}): write it as Simulation(d=..., repeats=...).")
             also = also.within(axes)
         if refine is not None:
             if not isinstance(refine, Refine):
-                raise InvalidParameter(f"sweep(refine={refine!r}): write it as Refine(on=..., levels=...).")
+                raise InvalidParameter(f"sweep(refine={shown(refine)}): write it as Refine(on=..., levels=...).")
             refine.check(axes)
         made = cls(axes, also, refine, int(seed), tol)
         if len(made) > limit:

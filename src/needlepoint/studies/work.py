@@ -36,7 +36,7 @@ class Outcome:
     document: str = ""
     arrays: Arrays = field(default_factory=dict)
 
-    @property
+    @functools.cached_property
     def result(self) -> Any:
         return decode(json.loads(self.document), self.arrays)
 
@@ -48,7 +48,7 @@ def message(unit: Unit, followed: dict[str, Any]) -> dict[str, Any]:
         specs, options = job.question, dict(job.options)
         if job.follow is not None:
             chosen = followed[job.follow.id]
-            specs = chosen.resolved
+            specs = chosen.resolved or job.question  # nothing to choose: the question as it is
             if isinstance(chosen.learner, Population):  # the others find their weights by training
                 options["overlaps"] = chosen.overlaps
         arrays: Arrays = {}

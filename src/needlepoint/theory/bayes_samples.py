@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from needlepoint.core.dispatch import rule
+from needlepoint.core.dispatch import check_tolerance, rule
 from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.overlaps import Overlaps
@@ -96,6 +96,7 @@ def bayes_branches(
     Algorithms reach the first; the Bayes-optimal one is that of larger free energy. `seed` chooses the points of the
     integrals that are sampled (the max task with three and more tokens).
     """
+    check_tolerance("bayes_branches", tol)
     check_samples(task, alpha)
     low = branch(task, alpha, "uninformed", UNINFORMED, tol, seed)
     progress(0.5)

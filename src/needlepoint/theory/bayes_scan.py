@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import interpolate, optimize
 
+from needlepoint.core.dispatch import check_tolerance
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.results import Progress, silent
@@ -88,6 +89,7 @@ def bayes_scan(
     """Both branches at every alpha, in increasing order: the uninformed one followed upwards, the informed one
     downwards, each from where it was at the neighbour, so that a branch is left only where it ends.
     """
+    check_tolerance("bayes_scan", tol)
     ordered = sorted(float(a) for a in alphas)
     for alpha in ordered or [math.nan]:
         check_samples(task, alpha)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
-from needlepoint.core.dispatch import check_question, find
+from needlepoint.core.dispatch import check_question, check_tolerance, find
 from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.lowering import lower
 from needlepoint.core.results import Prediction, Progress, silent
@@ -39,8 +38,7 @@ def predict_curves(
     A curve is a list of neighbouring questions. All questions must have the same static key; the answers depend on
     all of them only through rounding, and on the order of a curve only where a neighbour leads to a lower minimum.
     """
-    if tol is not None and not (isinstance(tol, (int, float)) and math.isfinite(tol) and tol > 0):
-        raise InvalidParameter(f"predict_curves(tol={tol!r}): tol must be > 0 and finite (see predict).")
+    check_tolerance("predict_curves", tol)
     questions = [question for curve in curves for question in curve]
     if not questions:
         return [[] for _ in curves]

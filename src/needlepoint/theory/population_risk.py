@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from needlepoint.channels import elementwise
-from needlepoint.core.errors import InvalidParameter, NoTheory, UnknownName
+from needlepoint.core.errors import InvalidParameter, NoTheory, UnknownName, shown
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.specs import Spec
@@ -49,7 +49,9 @@ def population_risk(task: Spec, model: Spec, overlaps: Overlaps, method: str | N
 def excess_risk(task: Spec, model: Spec, overlaps: Overlaps, method: str | None = None) -> Estimate:
     """The risk minus the label-noise variance, at these overlaps; see `population_risk`."""
     if not isinstance(overlaps, Overlaps):
-        raise InvalidParameter(f"population_risk(overlaps={overlaps!r}): write it as Overlaps(key=..., value=...).")
+        raise InvalidParameter(
+            f"population_risk(overlaps={shown(overlaps)}): write it as Overlaps(key=..., value=...)."
+        )
     if not isinstance(task, (SpikedSLR, MaxSLR)) or not isinstance(model, KeyValueAttention):
         raise NoTheory(
             f"no population risk for ({type(task).__name__}, {type(model).__name__}); "

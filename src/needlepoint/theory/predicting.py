@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from needlepoint.core.dispatch import check_question, find
-from needlepoint.core.errors import InvalidParameter, NotConverged
+from needlepoint.core.dispatch import check_question, check_tolerance, find
+from needlepoint.core.errors import NotConverged
 from needlepoint.core.results import Prediction, Progress, silent
 from needlepoint.core.specs import Spec
 from needlepoint.numerics.precision import float64
@@ -38,10 +37,7 @@ def predict(
     returned whatever its status. UNSTABLE is returned, with a note: solved, but not to be trusted. `seed` enters
     where the learner or the integration is random.
     """
-    if tol is not None and not (isinstance(tol, (int, float)) and math.isfinite(tol) and tol > 0):
-        raise InvalidParameter(
-            f"predict(tol={tol!r}): tol must be > 0 and finite (it bounds a residual or an integral's error)."
-        )
+    check_tolerance("predict", tol)
     check_question("predict", task, model, learner, seed)
     load_rules()
     prediction = find("predict", task, model, learner)(task, model, learner, Options(seed, tol, progress))

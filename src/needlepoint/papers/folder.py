@@ -1,0 +1,122 @@
+"""What a folder of figures holds: everything in its store is in its report, whichever run has computed it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from needlepoint.core.specs import NUMBERS_VERSION
+from needlepoint.papers.figures import Figure, Point, Record, Size
+from needlepoint.papers.runner import Agreement, Reproduced, agreement, jobs_of
+from needlepoint.studies.codec import decode, encode
+from needlepoint.studies.jobs import Job, digest
+from needlepoint.studies.store import Store, StoreError
+
+
+@dataclass(frozen=True)
+class Held:
+    """The points of one figure at one size that a store has an answer to."""
+
+    figure: Figure
+    size: Size
+    points: Sequence[Point]
+    jobs: Sequence[Job]
+    there: frozenset[str]
+
+    @property
+    def missing(self) -> int:
+        return len({job.id for job in self.jobs} - self.there)
+
+    @property
+    def key(self) -> str:
+        return f"figure {self.figure.id} {self.size}"
+
+    @property
+    def mark(self) -> str:
+        """Changes with the points that are there."""
+        return digest(NUMBERS_VERSION, sorted(self.there))
+
+
+def held(figure: Figure, size: Size, done: set[str]) -> Held:
+    """What is there of a figure, given the ids of the points that are done."""
+    points = figure.points(size)
+    jobs = jobs_of(points)
+    return Held(figure, size, points, jobs, frozenset(job.id for job in jobs if job.id in done))
+
+
+def remember(store: Store, done: Reproduced) -> None:
+    """Keep the rows of a finished figure, so that a later run need not compare again."""
+    here = held(done.figure, done.size, store.ids("done"))
+    document = {"mark": here.mark, "files": [f.name for f in done.files], "troubles": list(done.troubles)}
+    document |= {"seconds": done.seconds, "rows": [encode(asdict(row), {}) for row in done.agreement]}
+    store.put_meta(here.key, document)
+    store.put_meta(f"drawn {done.figure.id}", done.size)
+
+
+def everything(
+    store: Store, figures: Sequence[Figure], out: Path, done: Sequence[Reproduced], thorough: bool = True
+) -> list[Reproduced]:
+    """All figures with points in the store: those of this run, those that earlier runs have finished, and if
+    `thorough` what there is of others. A figure that was not finished has the simulations that no other one shows.
+    """
+    now = {(r.figure.id, r.size): r for r in done}
+    there, covered = store.ids("done"), set[str]()
+    found: list[Reproduced] = []
+    unfinished: list[Held] = []
+    for figure in figures:
+        drawn = _recall(store, f"drawn {figure.id}")
+        for size in sorted(get_args(Size), key=lambda size: size != drawn):
+            here = held(figure, size, there)
+            one = now.get((figure.id, size)) or _finished(store, here, out, drawn == size)
+            if one is None:
+                unfinished.append(here)
+                continue
+            found.append(one)
+            covered |= here.there
+    if thorough:
+        found += [one for here in unfinished if (one := _unfinished(store, here, covered)) is not None]
+    return found
+
+
+def strangers(store: Store, figures: Sequence[Figure]) -> int:
+    """Points in the store that no figure of this version asks for."""
+    asked = {job.id for figure in figures for size in get_args(Size) for job in jobs_of(figure.points(size))}
+    return len(store.ids() - asked)
+
+
+def _finished(store: Store, here: Held, out: Path, drawn: bool) -> Reproduced | None:
+    """What an earlier run that finished a figure has left of it; None if there was none, or points have changed."""
+    kept = _recall(store, here.key)
+    try:
+        if kept["mark"] != here.mark:
+            return None
+        rows = tuple(Agreement(**decode(row, {})) for row in kept["rows"])
+        troubles, seconds = tuple(map(str, kept["troubles"])), float(kept["seconds"])
+        names = [str(name) for name in kept["files"]] if drawn else []
+    except (TypeError, KeyError, ValueError):
+        return None
+    files = tuple(out / name for name in names if (out / name).is_file())
+    return Reproduced(here.figure, files, rows, troubles, seconds, here.size)
+
+
+def _unfinished(store: Store, here: Held, covered: set[str]) -> Reproduced | None:
+    """What there is of a figure that nobody has finished; None if others show all of it."""
+    records = []
+    for point, job in zip(here.points, here.jobs, strict=True):
+        wanted = job.id in here.there and (point.verb == "predict" or job.id not in covered)
+        answer = store.get(job.id) if wanted else None
+        if answer is not None and answer.state == "done":
+            records.append(Record(point, answer.result))
+    rows = tuple(agreement(records))
+    covered |= here.there
+    return Reproduced(here.figure, (), rows, (), 0.0, here.size, here.missing) if rows else None
+
+
+def _recall(store: Store, key: str) -> Any:
+    """What is kept under a name; None if it cannot be read."""
+    try:
+        return store.meta(key)
+    except StoreError:
+        return None

@@ -1,0 +1,86 @@
+"""The tables of a store: making them, taking over those of an older schema, and noticing that some are missing."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+from needlepoint.core.errors import NeedlepointError
+
+SCHEMA = 2
+APPLICATION = 0x6E646C70  # "ndlp"
+
+TABLES = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
+CREATE TABLE versions (id INTEGER PRIMARY KEY, document TEXT UNIQUE);
+CREATE TABLE points (
+  id TEXT PRIMARY KEY, verb TEXT, task TEXT, model TEXT, learner TEXT, options TEXT,
+  chunk TEXT, state TEXT, status TEXT, message TEXT, seed INTEGER, seconds REAL,
+  version INTEGER REFERENCES versions, finished TEXT, times INTEGER, document TEXT
+) WITHOUT ROWID;
+CREATE TABLE metrics (
+  point TEXT, name TEXT, value REAL, error REAL, kind TEXT, PRIMARY KEY (point, name)
+) WITHOUT ROWID;
+CREATE TABLE blobs (point TEXT, name TEXT, data BLOB, PRIMARY KEY (point, name));
+CREATE TABLE owners (id TEXT PRIMARY KEY, host TEXT, pid INTEGER, born TEXT, seen REAL) WITHOUT ROWID;
+CREATE TABLE claims (unit TEXT PRIMARY KEY, owner TEXT) WITHOUT ROWID;
+"""
+SEALS = "CREATE TABLE seals (point TEXT PRIMARY KEY, numbers INTEGER, arrays TEXT, seal TEXT) WITHOUT ROWID;"
+"""Since schema 2: of every point the version of its numbers, and hashes by which damage is noticed."""
+
+
+class StoreError(NeedlepointError, OSError):
+    """The store cannot be read or written; what it holds is as it was."""
+
+
+def make(db: sqlite3.Connection) -> None:
+    """All tables, in a file that has none. Part of a transaction."""
+    for statement in f"{TABLES}{SEALS}".split(";"):
+        db.execute(statement)
+    db.execute(f"PRAGMA application_id = {APPLICATION}")
+    db.execute(f"PRAGMA user_version = {SCHEMA}")
+
+
+def upgrade(db: sqlite3.Connection) -> None:
+    """A store of schema 1 gets the table of seals; its points have none, and so are of older numbers."""
+    db.execute(SEALS)
+    db.execute(f"PRAGMA user_version = {SCHEMA}")
+
+
+def version_of(db: sqlite3.Connection, path: str) -> int:
+    """The schema of a store that this version can read; one sentence for any other file."""
+    (application,) = db.execute("PRAGMA application_id").fetchone()
+    if application != APPLICATION:
+        raise StoreError(f"{path} is not a needlepoint store; give another file.")
+    (schema,) = db.execute("PRAGMA user_version").fetchone()
+    if schema not in (1, SCHEMA):
+        raise StoreError(
+            f"{path} has schema {schema} (needlepoint {_writer(db)}), this version reads schema {SCHEMA}; export "
+            "it with the version that wrote it (needlepoint study export), or take a new file and run again."
+        )
+    _check_columns(db, path, schema)
+    return schema
+
+
+def _writer(db: sqlite3.Connection) -> str:
+    try:
+        (text,) = db.execute("SELECT value FROM meta WHERE key = 'written by'").fetchone()
+        return str(json.loads(text))
+    except (sqlite3.Error, TypeError, ValueError):
+        return "of an unknown version"
+
+
+def _check_columns(db: sqlite3.Connection, path: str, schema: int) -> None:
+    """Every table has the columns that it was made with, in this order: rows are written as a whole."""
+    wanted = sqlite3.connect(":memory:")
+    try:
+        for statement in (TABLES + (SEALS if schema >= 2 else "")).split(";"):
+            wanted.execute(statement)
+        for (table,) in wanted.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            columns = [row[1:3] for row in wanted.execute(f"PRAGMA table_info({table})")]
+            found = [row[1:3] for row in db.execute(f"PRAGMA table_info({table})")]
+            if columns != found:
+                what = f"its table {table} is missing" if not found else f"its table {table} has other columns"
+                raise StoreError(f"{path} is damaged: {what}; take a copy from before, or a new file and run again.")
+    finally:
+        wanted.close()
