@@ -28,7 +28,7 @@ def means(task, activation, key, key_sq, nodes, refine=4):
     if isinstance(task, ndl.SpikedSLR):
         found = elementwise_moments.spiked(sigma, c, key, key_sq, nodes) if nodes else None
         return found or elementwise_moments.spiked_erf(c, key, key_sq)
-    rule = max_place.winner_rule(task, refine)
+    rule = max_place.winner_law(task, refine)
     if nodes:
         return elementwise_moments.maximal(sigma, c, rule, key, key_sq, nodes)
     return elementwise_moments.maximal_erf(c, rule, key, key_sq)

@@ -33,7 +33,9 @@ class Estimate:
                 f"Estimate(kind={self.kind!r}): kind must be 'numerical' (a bound) or 'stderr' (one standard error)."
             )
         if math.isnan(self.error):
-            raise InvalidParameter("Estimate(error=nan): error must be >= 0 (it is a size; inf says that it is unknown).")
+            raise InvalidParameter(
+                "Estimate(error=nan): error must be >= 0 (it is a size; inf says that it is unknown)."
+            )
         if self.error < 0:
             raise InvalidParameter(f"Estimate(error={self.error}): error must be >= 0 (it is a size).")
 
