@@ -128,7 +128,7 @@ def _steep_erf(winner: Winner, slope: Any, turn: Any, spread: Any, offset: Any) 
 
 def _quintic(nodes: Any, x: Any, value: Any, slope: Any, bend: Any) -> Any:
     """Interpolation by values and two derivatives on a lattice; constant beyond its ends."""
-    step = nodes[1] - nodes[0]
+    step = (nodes[-1] - nodes[0]) / (len(nodes) - 1)  # two neighbours differ by their rounding
     at = jnp.clip((x - nodes[0]) / step, 0.0, len(nodes) - 1.0)
     i = jnp.clip(jnp.floor(at).astype(int), 0, len(nodes) - 2)
     s = at - i

@@ -32,14 +32,29 @@ class Limit:
 
 
 def limits(question: Question, lowest: Scanned, largest: float) -> list[Limit]:
-    """The limits that are known, for a model with free norms; `largest` is the largest norm scanned."""
+    """The limits that are known; `largest` is the largest norm scanned. On unit spheres a free scale is the norm."""
     if question.erf:
-        found = [_linear(question, lowest), *(_step(question, sign, largest) for sign in (1.0, -1.0))]
+        sphere, free = question.model.unit_norm, "scale" in question.free
+        small = _constant(question) if sphere else _linear(question, lowest)
+        found = [small, *(_step(question, sign, largest) for sign in (1.0, -1.0))] if free or not sphere else []
         return [limit for limit in found if limit is not None]
-    if issubclass(question.activation, KernelActivation):
+    if issubclass(question.activation, KernelActivation) and not question.model.unit_norm:
         limit = _steepest(question, lowest)
         return [] if limit is None else [limit]
     return []
+
+
+def _constant(question: Question) -> Limit:
+    """Weights o + erf(b) as the scale goes to 0, the best ones that free constants allow."""
+    c, count = question.constants, count_of(question)
+    best = count.G / count.B
+    weights = [best, -best]
+    if "offset" not in question.free:
+        low, high = (c["offset"] + (special.erf(c["shift"]) if "shift" in c else s) for s in (-1.0, 1.0))
+        weights = [float(np.clip(w, low, high)) for w in weights]
+    value = min(count.G - 2 * abs(w) * count.G + w * w * count.B for w in weights)
+    constants = {n: {"scale": 1e-6}.get(n, 0.0) for n in question.free}
+    return Limit(Estimate(value, 64 * EPS * count.B), Point(0, 1.0, 1.0, constants), "0: constant weights")
 
 
 def _linear(question: Question, lowest: Scanned) -> Limit | None:
@@ -68,13 +83,14 @@ def _linear(question: Question, lowest: Scanned) -> Limit | None:
 
 def _step(question: Question, sign: float, largest: float) -> Limit:
     r"""eq:erf-step. $o + \mathrm{sgn}(\chi - \tau)$ as $|k|\to\infty$, with $\tau = 0$ if the shift is given."""
-    c = question.constants
-    unit = 1 / c["scale"]
+    c, scaled = question.constants, "scale" in question.free
+    unit = 1.0 if scaled else 1 / c["scale"]
     far = _FAR * unit * (1.0 if "shift" in question.free else max(1.0, abs(c["shift"])))
 
     def at(norm: float, turns: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        scale = np.full(len(turns), norm)
+        scale = np.full(len(turns), 1.0 if scaled else norm)
         free = {"shift": -turns * norm / unit} if "shift" in question.free else {}
+        free |= {"scale": np.full(len(turns), norm)} if scaled else {}
         return least_risks(
             count_of(question), lambda more: question.many_forms(scale, sign * scale, {**free, **more}, SEARCH)
         )
@@ -92,19 +108,20 @@ def _step(question: Question, sign: float, largest: float) -> Limit:
     # what is left shrinks as the inverse of the norm
     error = abs(float(values[i] - nearer)) + 64 * EPS * question.task.label_var
     constants = {}
+    largest, norm = (1e4, 1.0) if scaled else (largest, largest)
+    if scaled:
+        constants["scale"] = largest
     if "shift" in question.free:
         constants["shift"] = -float(turns[i]) * largest / unit
     if offsets is not None:
         constants["offset"] = float(offsets[i])
-    return Limit(
-        Estimate(float(values[i]), error), Point(-1, largest, sign, constants), "infinity: erf is a step there"
-    )
+    return Limit(Estimate(float(values[i]), error), Point(-1, norm, sign, constants), "infinity: erf is a step there")
 
 
 def _steepest(question: Question, lowest: Scanned) -> Limit | None:
     """The extrapolation of a kernel's risk in 1 / |k|, where the lowest scanned norm is the last; the error is what
     the last order changes."""
-    value, point = min(lowest, key=lambda pair: pair[0])
+    point = min(lowest, key=lambda pair: pair[0])[1]
     if point.index < max(p.index for _, p in lowest) or point.index == 0:
         return None
     at = [question.value(replace(point, scale=point.scale / 2**i), SEARCH) for i in range(4)]
@@ -113,4 +130,4 @@ def _steepest(question: Question, lowest: Scanned) -> Limit | None:
     first = [2 * a - b for a, b in itertools.pairwise(at)]
     second = [(4 * a - b) / 3 for a, b in itertools.pairwise(first)]
     error = abs(second[0] - second[1]) + abs(second[0] - first[0])
-    return Limit(Estimate(min(second[0], value), error), point, "infinity")
+    return Limit(Estimate(second[0], error), point, "infinity")

@@ -59,9 +59,9 @@ def best_on_manifold(question: Question, tol: float, progress: Progress = silent
     values = [v for v, _ in lowest]
     if not question.model.unit_norm and max(values) - min(values) < 1e-11 * unit:
         lowest = [lowest[len(lowest) // 2]]  # the norm does not matter
-    elif not question.model.unit_norm:
+    else:
         known = key_limits.limits(question, lowest, float(grid[-1]))
-        zero = _at_zero(question, lowest, float(grid[0]))
+        zero = None if question.model.unit_norm else _at_zero(question, lowest, float(grid[0]))
     starts = promising(lowest, unit)
     if not starts and not known:
         starts = [min(lowest, key=lambda pair: pair[0])[1]]
@@ -76,7 +76,7 @@ def best_on_manifold(question: Question, tol: float, progress: Progress = silent
     if zero is not None and zero.excess.value <= found + SLACK[question.kind] * unit:
         best, found = None, zero.excess.value
     limit = min(known, key=lambda limit: limit.excess.value, default=None)
-    if limit is not None and _lower(limit.excess, found, best, grid, unit):
+    if limit is not None and _lower(limit, found, best, grid, unit):
         return _approached(question, limit)
     if minimum is None or best is None:
         assert zero is not None
@@ -89,11 +89,14 @@ def best_on_manifold(question: Question, tol: float, progress: Progress = silent
     return ended(question, best, minimum.residual, minimum.value_error, minimum.status)
 
 
-def _lower(limit: Estimate, found: float, best: Point | None, grid: np.ndarray, unit: float) -> bool:
+def _lower(limit: key_limits.Limit, found: float, best: Point | None, grid: np.ndarray, unit: float) -> bool:
     """Whether an infimum is a limit: lower than what was found, or as low where the search ran towards it."""
-    if best is not None and not 10 * grid[0] < best.scale < 0.1 * grid[-1]:
-        return limit.value <= found + 1e-11 * unit + limit.error
-    return limit.value < found - 1e-13 * unit - limit.error
+    value, error = limit.excess.value, limit.excess.error
+    low, high = (1e-3, 1e3) if "scale" in limit.point.constants else (10 * grid[0], 0.1 * grid[-1])
+    norm = math.nan if best is None else best.scale * best.constants.get("scale", 1.0)
+    if norm < low if limit.point.index == 0 else norm > high:
+        return value <= found + 1e-11 * unit + error
+    return value < found - 1e-13 * unit - error
 
 
 def _leaving(question: Question, best: Point, grid: np.ndarray) -> str:
@@ -120,7 +123,8 @@ def _approached(question: Question, limit: key_limits.Limit) -> Best:
     form = question.value_form(point.constants, point.key, point.scale**2, SEARCH)
     value = question.least(form)[1]
     overlaps = Overlaps(point.key, value, key_sq=point.scale**2, value_sq=value**2)
-    note = f"the infimum, approached as the norm of the key goes to {limit.note}; the overlaps are on the way."
+    what = "scale" if question.model.unit_norm else "norm of the key"
+    note = f"the infimum, approached as the {what} goes to {limit.note}; the overlaps are on the way."
     return Best(overlaps, point.constants, limit.excess, math.nan, limit.excess.error, Status.UNBOUNDED, note)
 
 

@@ -145,7 +145,7 @@ def winner_law(task: MaxSLR, refine: int = 1) -> Winner:
 @functools.lru_cache(maxsize=256)
 def _winner_table(law: tuple[tuple[int, float], ...], snr: float) -> tuple[np.ndarray, ...]:
     x, weight = _winner_rule(law, snr, _FINE)
-    density = interpolate.make_interp_spline(x, np.maximum(weight, 0.0) / (x[1] - x[0]), k=7)
+    density = interpolate.make_interp_spline(x, np.maximum(weight, 0.0) * (len(x) - 1) / (x[-1] - x[0]), k=7)
     below = density.antiderivative()(x)
     return x, below / below[-1], density(x), density.derivative()(x), density.derivative(2)(x)
 

@@ -1,4 +1,4 @@
-"""The Bayes risk of the spiked task with known teachers: one integral over a token's distance, one over Schwinger's u."""
+"""The Bayes risk of the spiked task with known teachers: integrals over a token and over the u of Schwinger."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def _integral(task: SpikedSLR, length: int, d: int, coarseness: float) -> float:
 
 @functools.lru_cache(maxsize=64)
 def _token(snr: float, gamma: float, d: int, coarseness: float) -> Token | None:
-    r"""eq:bayes-distance. $\log f_J/f_o = -d\log\gamma + \frac{m^2}{2(1-G)} - c\rho^2$, $c = \frac12(\frac1G - 1)$, with
-    $\rho$ the distance to $x_0 = \frac{m}{1-G}k^*$; $E_J[(v^*\cdot X)^2h] = G\,E[h]$ over the law with two more
+    r"""eq:bayes-distance. $\log f_J/f_o = -d\log\gamma + \frac{m^2}{2(1-G)} - c\rho^2$, $c = \frac12(\frac1G - 1)$,
+    with $\rho$ the distance to $x_0 = \frac{m}{1-G}k^*$; $E_J[(v^*\cdot X)^2h] = G\,E[h]$ over the law with two more
     dimensions. At $\gamma = 1$ the log-ratio is $ma - m^2/2$.
 
     Nodes cover the relevant token: elsewhere another token has no weight, by $E_o[T; \ldots] = e^uP_J(\ldots)$.
