@@ -87,12 +87,14 @@ class Hunt:
     def __init__(self, task: Any, model: Any, everywhere: bool) -> None:
         self.asked, self.everywhere = Question(task, model), everywhere
         self.free, self.unit = model.free_constants(), model.unit_norm
+        # tables of kernels grow with the norm
+        self.longest = math.log(1e4 if model.activation.form == "elementwise" else 100.0)
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """log |k|, the direction of k (along k*, v* and beside them), and the constants in units of their spread."""
         beside = rng.normal(0.0, 1.0, 2) * np.exp(rng.uniform(-6.0, 0.0)) * (rng.random() < 0.6)
         along = rng.choice([-1.0, 1.0])
-        size = rng.uniform(np.log(1e-4), np.log(1e4)) if rng.random() < 0.4 else rng.normal(0.0, 1.5)
+        size = rng.uniform(np.log(1e-4), self.longest) if rng.random() < 0.4 else rng.normal(0.0, 1.5)
         constants = [size * 0.5 if n == "scale" else rng.normal(0.0, 2.0) for n in self.free]
         if "shift" in self.free and rng.random() < 0.5:
             constants[self.free.index("shift")] = -float(rng.normal(0.0, 2.0)) * math.exp(min(size, 5.0))
@@ -100,7 +102,7 @@ class Hunt:
 
     def point(self, x: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
         direction = x[1:4] if self.everywhere else np.array([x[1], 0.0, x[2]])
-        k = direction / max(float(np.linalg.norm(direction)), 1e-12) * (1.0 if self.unit else math.exp(min(x[0], 12.0)))
+        k = direction / max(float(np.linalg.norm(direction)), 1e-12) * (1.0 if self.unit else math.exp(min(x[0], self.longest)))
         return k, {
             n: math.exp(min(y, 12.0)) if n == "scale" else float(y) for n, y in zip(self.free, x[4:], strict=True)
         }
@@ -170,7 +172,7 @@ def penalty(index: int) -> dict[str, Any]:
     model = ndl.KeyValueAttention([ndl.Softmax(), ndl.Erf(offset=1.0)][index % 2])
     alpha, began = float(rng.uniform(2.0, 8.0)), time.process_time()
     found = ndl.predict(task, model, ndl.Ridge(alpha, "optimal"), throw=False)
-    chosen = found.resolved[2].lam  # pyright: ignore[reportOptionalSubscript]
+    chosen = found.resolved[2].lam  # pyright: ignore[reportOptionalSubscript, reportAttributeAccessIssue]
     lower = []
     for _ in range(8):
         factors = np.exp(rng.normal(0.0, 0.7, 2))
@@ -209,27 +211,22 @@ def main() -> None:
 
 def report(rows: list[dict[str, Any]], penalties: list[dict[str, Any]]) -> None:
     """Shares and costs, kind by kind, and every question that was beaten."""
-    print(
-        f"{'kind':<12} {'questions':>9} {'beaten':>6} {'unknown':>7} {'largest gain':>12} {'s a point':>9} {'s hunting':>9}"
-    )
+    heads = ("questions", "beaten", "unknown", "largest gain", "s a point", "s hunting")
+    print(f"{'kind':<12} " + " ".join(f"{head:>12}" for head in heads))
     groups = collections.defaultdict(list)
     for row in rows:
         groups[row["kind"]].append(row)
     for kind, mine in groups.items():
-        beaten = [r for r in mine if r["beaten"]]
-        costs = (np.median([r[name] for r in mine]) for name in ("seconds", "hunting"))
-        print(
-            f"{kind:<12} {len(mine):9d} {len(beaten):6d} {sum(not r['ok'] for r in mine):7d} "
-            f"{max((r['gain'] for r in beaten), default=0.0):12.2g} {' '.join(f'{c:9.2f}' for c in costs)}"
-        )
+        beaten = [r["gain"] for r in mine if r["beaten"]]
+        numbers = (len(mine), len(beaten), sum(not r["ok"] for r in mine), max(beaten, default=0.0))
+        costs = (float(np.median([r[name] for r in mine])) for name in ("seconds", "hunting"))
+        print(f"{kind:<12} " + " ".join(f"{x:12.3g}" for x in (*numbers, *costs)))
     for r in sorted((r for r in rows if r["beaten"]), key=lambda r: -r["gain"]):
-        print(
-            f"{r['index']}: {r['status']} {r['value']:.10g} (+- {r['error']:.1e}) against {r['found']:.10g}; {r['question']}; {r['where']}"
-        )
+        reported = f"{r['status']} {r['value']:.10g} (+- {r['error']:.1e})"
+        print(f"{r['index']}: {reported} against {r['found']:.10g}; {r['question']}; {r['where']}")
     for r in penalties:
-        print(
-            f"penalty {r['penalty']}: {r['status']} {r['chosen']}, {len(r['lower'])} of 8 lower, {r['seconds']:.0f} s; {r['question']}"
-        )
+        shown = f"{r['chosen']}, {len(r['lower'])} of 8 lower, {r['seconds']:.0f} s"
+        print(f"penalty {r['penalty']}: {r['status']} {shown}; {r['question']}")
 
 
 if __name__ == "__main__":
