@@ -244,6 +244,8 @@ def test_a_weight_that_nothing_holds_is_said_to_be_so():
     assert found.status is ndl.Status.UNBOUNDED
     assert found.stable is None
     assert found.train_loss.value < 1e-3
+    assert not found.ok  # a step of the iteration is no infimum
+    assert math.isinf(found.excess_risk.error)
 
 
 def test_a_tolerance_that_the_most_points_do_not_meet_is_reported(document):

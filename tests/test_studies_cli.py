@@ -43,6 +43,12 @@ repeats = 2
 samples = 50
 at = { "task.snr" = [1, 5] }
 """
+NOISY = """
+task = "SpikedSLR(tokens=2, snr=1)"
+learner = "BayesOptimal()"
+tol = 1e-30
+over = { "task.snr" = [1.0, 2.0] }
+"""
 HARD = """
 task = "MaxSLR(tokens=2, snr=1)"
 model = "KeyValueAttention(Softmax())"
@@ -208,11 +214,21 @@ def test_there_are_examples():
 
 
 def test_flagged_points_are_code_3(document, call, written):
-    file = written(HARD)
+    file = written(NOISY)
     found = document("sweep", file, code=3)
-    assert (found["done"], found["failed"], found["flagged"], found["largest_z"]) == (2, 0, 1, None)
+    assert (found["done"], found["failed"], found["flagged"], found["largest_z"]) == (2, 0, 2, None)
     code, out, _ = call("sweep", file)
     assert code == 3
+    assert "  done          2 NOISE_LIMITED\n" in out
+
+
+def test_an_infimum_that_is_known_is_an_answer(document, call, written):
+    file = written(HARD)
+    for _ in range(2):  # computed, and found in the store
+        found = document("sweep", file)
+        assert (found["done"], found["failed"], found["flagged"]) == (2, 0, 0)
+    code, out, _ = call("sweep", file)
+    assert code == 0
     assert "  done          1 UNBOUNDED\n" in out
 
 

@@ -101,7 +101,7 @@ def _fail(sentence: str, code: int) -> int:
 def _show(result: Result, plot: Path | None, as_json: bool) -> None:
     print(dumps(result.to_json()) if as_json else result)
     _draw(result, (), plot, as_json)
-    if not result.status.ok:
+    if not result.ok:
         raise typer.Exit(NOT_CONVERGED)
 
 
@@ -189,7 +189,7 @@ def compare(
     if not prediction.status.ok:
         print(dumps({"prediction": prediction, "measurements": [], "comparison": None}) if as_json else prediction)
         _draw(prediction, (), plot, as_json)
-        raise typer.Exit(NOT_CONVERGED)
+        raise typer.Exit(0 if prediction.ok else NOT_CONVERGED)  # no weights attain an infimum
     resolved = prediction.resolved or specs
     found = prediction.overlaps if type(specs[2]).__name__ == "Population" else None
     chosen = found if isinstance(found, ndl.Overlaps) else None

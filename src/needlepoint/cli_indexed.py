@@ -126,7 +126,7 @@ def spectrum(
     for path in (table, plot):
         if path is not None and not as_json:
             print(path)
-    if not prediction.status.ok:
+    if not prediction.ok:
         raise typer.Exit(NOT_CONVERGED)
 
 

@@ -28,7 +28,7 @@ def means(task, activation, key, key_sq, nodes, refine=4):
     if isinstance(task, ndl.SpikedSLR):
         found = elementwise_moments.spiked(sigma, c, key, key_sq, nodes) if nodes else None
         return found or elementwise_moments.spiked_erf(c, key, key_sq)
-    rule = max_place.winner_rule(task, refine)
+    rule = max_place.winner_law(task, refine)
     if nodes:
         return elementwise_moments.maximal(sigma, c, rule, key, key_sq, nodes)
     return elementwise_moments.maximal_erf(c, rule, key, key_sq)
@@ -186,3 +186,23 @@ def test_a_kink_costs_digits_and_the_error_says_so(task):
     sampled = ndl.excess_risk(task, ndl.KeyValueAttention(relu), AT, "qmc")
     assert 1e-12 < rough.error < 1e-4
     assert abs(rough.value - sampled.value) <= 1.5 * sampled.error + rough.error
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("tokens", [2, 40])
+@pytest.mark.parametrize("key", [3.0, 5.0, -40.0, 3000.0])
+def test_a_steep_erf_is_integrated_over_its_own_width(tokens, key):
+    """The lattice of the winner is far too wide for it; the exact distribution at an infinite snr is Phi^L."""
+    task = ndl.MaxSLR(tokens, math.inf)
+    c = {"scale": 1.0, "shift": 1.2, "offset": 0.3, "task.others": tokens - 1.0, "task.pairs": 0.0}
+
+    @float64
+    def weight(refine):
+        return float(elementwise_moments.maximal_erf(c, max_place.winner_law(task, refine), key, key**2).weight)
+
+    def below(t):
+        return np.exp(-t * t) / math.sqrt(math.pi) * special.ndtr((t - 1.2) / key) ** tokens
+
+    P = integrate.quad(below, -7, 7, epsabs=1e-14, limit=500)[0]
+    exact = 0.3 + math.copysign(1.0, key) * (1 - 2 * P)
+    assert [weight(r) for r in (1, 2, 4)] == pytest.approx([exact] * 3, abs=2e-13)

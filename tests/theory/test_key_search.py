@@ -4,13 +4,15 @@ import math
 
 import numpy as np
 import pytest
-from scipy import optimize
+from scipy import integrate, optimize, special, stats
 
 import needlepoint as ndl
 from needlepoint.core.overlaps import Overlaps
 from needlepoint.numerics.precision import float64
-from needlepoint.theory import field_moments
-from needlepoint.theory.key_search import FINAL, Question, best_on_manifold
+from needlepoint.theory import field_moments, key_limits
+from needlepoint.theory.key_grid import count_of, least_risks
+from needlepoint.theory.key_question import FINAL, Point, Question
+from needlepoint.theory.key_search import best_on_manifold
 from needlepoint.theory.off_manifold import best_of_all, best_value, quadratic
 
 INF = math.inf
@@ -96,6 +98,83 @@ def test_without_a_signal_there_is_no_key(tokens):
             assert found.status is ndl.Status.CONVERGED
             assert found.excess.value == pytest.approx(1 - 1 / tokens, abs=1e-9 + found.excess.error)
             assert found.overlaps.key_sq < 1e-9
+
+
+# --- optima of erf at large shifts ---------------------------------------------------------------------
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize(
+    ("task", "activation", "key"),
+    [
+        (ndl.SpikedSLR(40, 0.0, relevant_std=2.5656), ndl.Erf(shift=-2.963, offset=0.984), 1.3055),
+        (ndl.MaxSLR(40, 0.6671), ndl.Erf(shift=4.121, offset=-1.207), -1.73),
+        (ndl.SpikedSLR(2, 400.0), ndl.Erf(shift=-12.0, offset=1.0), 0.78),
+    ],
+    ids=str,
+)
+def test_a_minimum_that_is_narrow_in_the_norm_is_found(task, activation, key):
+    """The first two were missed by a grid of norms that were a factor of two apart."""
+    found = searched(task, activation)
+    model = ndl.KeyValueAttention(activation)
+    known = ndl.key_landscape(task, model, 1.0 if key > 0 else -1.0, [abs(key)])[0, 0]
+    assert found.status is ndl.Status.CONVERGED
+    assert found.excess.value <= known + found.excess.error
+    keys = np.geomspace(1e-3, 1e3, 120)
+    assert found.excess.value <= ndl.key_landscape(task, model, [1.0, -1.0], keys).min() + found.excess.error
+
+
+@pytest.mark.exact
+def test_the_infimum_of_a_step_is_known():
+    """|k| -> infinity: sigma = o - sign, A = o - 1/2, B = 2 (o^2 + 1) for the larger of two tokens."""
+    task, offset = ndl.MaxSLR(2, INF), -0.835
+    found = searched(task, ndl.Erf(shift=3.727, offset=offset))
+    assert found.status is ndl.Status.UNBOUNDED
+    assert found.excess.error < 1e-8
+    assert abs(found.excess.value - (1 - (offset - 0.5) ** 2 / (2 * (offset**2 + 1)))) <= found.excess.error
+    assert "infinity" in found.note
+    # a risk on the way is above it
+    way = ndl.key_landscape(task, ndl.KeyValueAttention(ndl.Erf(shift=3.727, offset=offset)), -1.0, [60.0, 3000.0])
+    assert found.excess.value < way[1, 0] < way[0, 0]
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("unit_norm", [False, True])
+def test_the_best_offset_is_known(unit_norm):
+    """Against a scalar search over the offset at given keys and shifts."""
+    for task in (ndl.SpikedSLR(4, 3.0, 0.7), ndl.MaxSLR(5, 2.0)):
+        norm, shift = 1.0 if unit_norm else 1.7, -0.9
+        given = ndl.KeyValueAttention(ndl.Erf(1.3, shift, None), unit_norm=unit_norm)
+        question = Question(task, given)
+
+        @float64
+        def risk(offset, question=question, norm=norm):
+            return question.least(question.value_form({"offset": float(offset)}, norm, norm**2, FINAL))[0]
+
+        @float64
+        def forms(more, question=question, norm=norm):
+            return question.many_forms(np.full(1, norm), np.full(1, norm), more, FINAL)
+
+        (value,), (offset,) = least_risks(count_of(question), forms)
+        brute = optimize.minimize_scalar(risk, bounds=(-3.0, 6.0), method="bounded", options={"xatol": 1e-9})
+        assert value == pytest.approx(brute.fun, abs=1e-12)
+        assert risk(offset) == pytest.approx(value, abs=1e-12)
+
+
+@pytest.mark.exact
+def test_a_kernel_s_infimum_is_extrapolated():
+    """Softmax at relevant_std = 2 and a weak spike: hard attention in the limit, whose risk is an integral."""
+    question = Question(ndl.SpikedSLR(3, 0.05, relevant_std=2.0), ndl.KeyValueAttention(ndl.Softmax()))
+    (limit,) = key_limits.limits(question, [(0.0, Point(1, 80.0, 1.0, {}))], 80.0)
+    m, G = math.sqrt(0.05), 4.0
+
+    def wins(x):
+        return stats.norm.pdf(x, m, 2.0) * special.ndtr(x) ** 2
+
+    P = integrate.quad(wins, -20, 25, epsabs=1e-13)[0]
+    hard = G - (G * P) ** 2 / (G * P + 1 - P)
+    # sigma is 0 or 1, but v . X of the winner keeps its variance: B = G P + (1 - P)
+    assert abs(limit.excess.value - hard) <= limit.excess.error < 1e-4
 
 
 # --- v eliminated --------------------------------------------------------------------------------------

@@ -95,6 +95,13 @@ class Result:
     def id(self) -> str:
         return spec_id(self.task, self.model, self.learner)
 
+    @property
+    def ok(self) -> bool:
+        """True where the metrics can be used as they are: converged, or an infimum that is known (UNBOUNDED with
+        every metric finite and of finite error), though no weights attain it."""
+        known = bool(self.metrics) and all(estimate.finite for estimate in self.metrics.values())
+        return self.status.ok or (self.status is Status.UNBOUNDED and known)
+
     def _head(self) -> dict[str, Any]:
         return {
             "id": self.id,

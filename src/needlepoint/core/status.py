@@ -22,7 +22,7 @@ class Status(enum.IntEnum):
 
     @property
     def ok(self) -> bool:
-        """True where the numbers can be used as they are."""
+        """True where the numbers can be used as they are; see also `Result.ok`, which knows about infima."""
         return self is Status.CONVERGED
 
     @property

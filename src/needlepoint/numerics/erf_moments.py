@@ -79,8 +79,17 @@ def _zeta(t: Any, g: Any) -> Any:
     u = t * s
     x, w = (a.reshape((-1,) + (1,) * u.ndim) for a in legendre_rule(_NODES))
     a = 1 + (c * x) ** 2
-    at_zero = (2 / np.pi) * jnp.arcsin(2 * g * g / (1 + 2 * g * g))
+    at_zero = (2 / np.pi) * _correlation_angle(g)
     return at_zero - (4 / np.pi) * c * jnp.sum(w * jnp.expm1(-u * u * a) / a, axis=0)
+
+
+def _correlation_angle(g: Any) -> Any:
+    r"""$\arcsin\frac{2g^2}{1+2g^2} = \frac\pi2 - 2\arctan\frac1{\sqrt{1+4g^2}}$; each form keeps its digits on one
+    side of 1."""
+    wide = g * g > 1
+    narrow_sq = jnp.where(wide, 1.0, g * g)
+    near_zero = jnp.arcsin(2 * narrow_sq / (1 + 2 * narrow_sq))
+    return jnp.where(wide, np.pi / 2 - 2 * jnp.arctan(1 / jnp.sqrt(1 + 4 * g * g)), near_zero)
 
 
 @_zeta.defjvp
@@ -105,7 +114,7 @@ def shifted_erf_means(t: Any, g: Any) -> ShiftedErfMeans:
     """
     t, g = jnp.broadcast_arrays(jnp.asarray(t, dtype=float), jnp.asarray(g, dtype=float))
     u = t / jnp.sqrt(1 + 2 * g * g)
-    top = jnp.arcsin(2 * g * g / (1 + 2 * g * g))
+    top = _correlation_angle(g)
     x, w = (a.reshape((-1,) + (1,) * u.ndim) for a in legendre_rule(_NODES))
     tail = top * jnp.sum(w * jnp.exp(-2 * u * u / (1 + jnp.sin(top * x))), axis=0)
     first = erfc(-u)

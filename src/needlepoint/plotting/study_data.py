@@ -142,7 +142,7 @@ class Data:
 
     def _judge(self, result: Result, expected: bool) -> tuple[Estimate | None, str]:
         estimate = estimate_of(result, self.metric)
-        if not result.status.ok:
+        if not result.ok:
             return estimate, result.status.name
         if estimate is None:
             return None, f"no {self.metric}" if expected else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 from collections import deque
@@ -42,12 +43,14 @@ class Tally:
         """Seconds, at the rate so far; infinite while nothing has been computed."""
         return (self.total - self.done) / self.rate if self.rate else float("inf")
 
-    def count(self, job: Job, state: str, status: str) -> None:
+    def count(self, job: Job, state: str, status: str, result: Callable[[], Result]) -> None:
+        """Take a job into account; `result` is asked for where its status does not say whether it can be used."""
         self.done += 1
         self.job = job
         self.total = max(self.total, self.done)
         self.failed += state != "done"
-        self.flagged += state == "done" and status != Status.CONVERGED.name
+        if state == "done" and status != Status.CONVERGED.name:
+            self.flagged += status != Status.UNBOUNDED.name or not result().ok
         self.last = status
 
 
@@ -115,14 +118,20 @@ def _found(unit: Unit, store: Store, tally: Tally, report: Report) -> None:
     for job in unit.jobs:
         state, status = store.state(job)
         tally.reused += 1
-        tally.count(job, state, status)
+        tally.count(job, state, status, functools.partial(_stored, store, job))
     report(tally)
+
+
+def _stored(store: Store, job: Job) -> Result:
+    outcome = store.get(job.id)
+    assert outcome is not None
+    return outcome.result
 
 
 def _store(unit: Unit, outcomes: list[Outcome], store: Store, tally: Tally, report: Report) -> None:
     store.put(unit, outcomes)
     for job, outcome in zip(unit.jobs, outcomes, strict=True):
-        tally.count(job, outcome.state, outcome.status)
+        tally.count(job, outcome.state, outcome.status, lambda outcome=outcome: outcome.result)
     report(tally)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from needlepoint.numerics.erf_moments import shifted_erf_means
 from needlepoint.numerics.gaussian import trapezoid_rule
 from needlepoint.theory.erf_location import WeightMoments, weight_moments
 from needlepoint.theory.field_moments import MaxMoments, SpikedMoments
+from needlepoint.theory.max_place import Winner
 
 Sigma = Callable[[Any], Any]
 
@@ -72,11 +74,11 @@ def _join_spiked(r: Any, o: Any, law: Mapping[str, Any]) -> SpikedMoments:
     )
 
 
-def maximal(sigma: Sigma, law: Mapping[str, Any], winner: Any, key: Any, key_sq: Any, nodes: int) -> MaxMoments:
+def maximal(sigma: Sigma, law: Mapping[str, Any], winner: Winner, key: Any, key_sq: Any, nodes: int) -> MaxMoments:
     r"""eq:max-elementwise. $E\sigma_J$, $E\chi^*_Jg_J\sigma_J$ and $E g_J^2\sigma_J$ over the law of $\chi^*_J$
     (`winner`, the rule of eq:winner) and $g\sim N(0, 1)$; the squares under the plain law, which does not know $J$.
     """
-    x, w_x = winner
+    x, w_x = winner.x, winner.weight
     g, w_g = trapezoid_rule(nodes)
     rest = _rest(key_sq - key**2)
     weight = sigma(key * x[:, None] + rest * g)
@@ -87,13 +89,54 @@ def maximal(sigma: Sigma, law: Mapping[str, Any], winner: Any, key: Any, key_sq:
     return _join_max(stars, plain, law)
 
 
-def maximal_erf(c: Mapping[str, Any], winner: Any, key: Any, key_sq: Any) -> MaxMoments:
-    """eq:max-elementwise for erf: one integral, over the law of the winner, is left."""
-    x, w_x = winner
+def maximal_erf(c: Mapping[str, Any], winner: Winner, key: Any, key_sq: Any) -> MaxMoments:
+    """eq:max-elementwise for erf: one integral is left, over the winner's law or, for a steep erf, by eq:steep-erf."""
     rest, norm = _rest(key_sq - key**2), jnp.sqrt(key_sq)
-    at = _erf_weights(key * x, rest, c)
-    stars = (w_x @ at.s1, w_x @ (x * rest * at.ds1), w_x @ (at.s1 + rest**2 * at.dds1))
+    narrow = c["scale"] / jnp.sqrt(1 + 2 * (c["scale"] * rest) ** 2)  # of u = slope x + turn, eq:erf-mean
+    slope, turn = narrow * key, narrow / c["scale"] * c["shift"]
+    steep = jnp.abs(slope) > _STEEP
+    x, w_x = winner.x, winner.weight
+    at = _erf_weights(jnp.where(steep, 0.0, key) * x, rest, c)
+    smooth = (w_x @ at.s1, w_x @ (x * rest * at.ds1), w_x @ (at.s1 + rest**2 * at.dds1))
+    sharp = _steep_erf(winner, jnp.where(steep, slope, 2 * _STEEP), turn, rest * narrow, c["offset"])
+    stars = [jnp.where(steep, b, a) for a, b in zip(smooth, sharp, strict=True)]
     return _join_max(stars, _stein(_erf_weights(jnp.zeros_like(norm), norm, c), key_sq), c)
+
+
+_STEEP = 4.0
+"""Of erf(slope x + turn): beyond this slope the lattice of x is too wide for it, below it that of t."""
+
+_STEP_T, _LAST_T = 0.4, 16
+
+
+def _steep_erf(winner: Winner, slope: Any, turn: Any, spread: Any, offset: Any) -> tuple[Any, Any, Any]:
+    r"""eq:steep-erf. $E\,\mathrm{erf}(ax + b) = \pm E_t[P(x > x_t) - P(x < x_t)]$, $x_t = (t - b)/a$ and
+    $t\sim N(0, \frac12)$, and $E\,h(x)\,p(ax + b) = \frac2{|a|}E_t[h(x_t)f(x_t)]$ with the density $f$ of $x$.
+    """
+    t = _STEP_T * jnp.arange(-_LAST_T, _LAST_T + 1)
+    w = _STEP_T * jnp.exp(-(t**2)) / math.sqrt(math.pi)
+    x = (t - turn) / slope
+    below = jnp.clip(_quintic(winner.fine, x, winner.below, winner.density, winner.slope), 0.0, 1.0)
+    density = jnp.maximum(_quintic(winner.fine, x, winner.density, winner.slope, winner.bend), 0.0)
+    under, over = (w @ jnp.where((slope > 0) == first, below, 1 - below) for first in (True, False))
+    # 1 + erf is 2 over, 1 - erf is 2 under: as in eq:shifted-erf, an offset of 1 or -1 keeps its digits
+    sign = jnp.where(offset >= 0, 1.0, -1.0)
+    weight = offset - sign + 2 * sign * jnp.where(offset >= 0, over, under)
+    bump = 2 / jnp.abs(slope) * w * density
+    return weight, spread * (bump @ x), weight + spread**2 * (bump @ (-2 * t))
+
+
+def _quintic(nodes: Any, x: Any, value: Any, slope: Any, bend: Any) -> Any:
+    """Interpolation by values and two derivatives on a lattice; constant beyond its ends."""
+    step = (nodes[-1] - nodes[0]) / (len(nodes) - 1)  # two neighbours differ by their rounding
+    at = jnp.clip((x - nodes[0]) / step, 0.0, len(nodes) - 1.0)
+    i = jnp.clip(jnp.floor(at).astype(int), 0, len(nodes) - 2)
+    s = at - i
+    r = 1 - s
+    left = value[i] * (1 + 3 * s + 6 * s**2) + step * slope[i] * s * (1 + 3 * s) + step**2 * bend[i] * s**2 / 2
+    j = i + 1
+    right = value[j] * (1 + 3 * r + 6 * r**2) - step * slope[j] * r * (1 + 3 * r) + step**2 * bend[j] * r**2 / 2
+    return r**3 * left + s**3 * right
 
 
 def _rest(square: Any) -> Any:

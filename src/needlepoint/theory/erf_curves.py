@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from needlepoint.core.dispatch import rule
@@ -25,17 +24,20 @@ from needlepoint.learners import Population
 from needlepoint.models.activations import Erf
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
-from needlepoint.theory import key_search, population
+from needlepoint.theory import key_grid, key_search, population
 from needlepoint.theory.curves import Curves, Solver, padded, reshaped
 from needlepoint.theory.erf_newton import form, newton
-from needlepoint.theory.key_search import FINAL, SCAN, SEARCH, SLACK, Point, Question
+from needlepoint.theory.key_question import FINAL, SCAN, SEARCH, Point, Question
+from needlepoint.theory.key_search import SLACK
 from needlepoint.theory.location_statements import linear_optimum
+from needlepoint.theory.max_place import Winner
 from needlepoint.theory.predicting import Options
 
 _BLOCK = 256  # points of one compiled call
 _CALLS = 12
 _LOWER = 1e-9  # by how much a risk must be lower to count as lower, in units of the label's variance
 _SCANNED = 1e-6  # the same for a scanned risk, whose rule is coarse
+_FAR = 1e-3  # the same at the largest norm, which is this far from infinity
 _LINEAR = 0.03  # spread of the scores below which a descent towards k = 0 is taken to go there
 _NARROW = 1e-3  # the same for one that ended
 _TILTS = (0.05, 0.4)
@@ -91,24 +93,24 @@ class Batch:
         first = questions[0]
         self.questions = questions
         self.task, self.names = type(first.task), tuple(first.free)
-        self.norms, self.alignments = key_search.scales(first), first.alignments
+        self.alignments = key_grid.alignments(first)
+        sizes = max(len(key_grid.norms(q)) for q in questions)
+        self.norms = np.stack([key_grid.norms(q, sizes) for q in questions])
         self.unit = np.array([q.task.label_var for q in questions])
         self.numbers = {name: np.array([q.constants[name] for q in questions]) for name in first.constants}
         self.numbers["label_var"] = self.unit
         self.rules = {coarseness: self._winners(coarseness) for coarseness in (SCAN, SEARCH, FINAL)}
 
     def _winners(self, coarseness: float) -> Any:
-        """Nodes and weights of the winner's rule for each task: weights (points, nodes); None on spiked tokens."""
+        """The winner's law for each task, arrays (points, nodes); None on spiked tokens."""
         if self.task is SpikedSLR:
             return None
         each = [q.elementwise_call(coarseness)[3] for q in self.questions]
-        return each[0][0], np.stack([w for _, w in each])
+        return Winner(*map(np.stack, zip(*each, strict=True)))
 
     def law(self, coarseness: float, index: Any = slice(None)) -> Any:
         """What the risk at these points depends on besides key and free constants, as a pytree of arrays."""
-        rule, index = self.rules[coarseness], np.arange(len(self.questions))[index]
-        nodes = None if rule is None else np.broadcast_to(rule[0], (len(index), len(rule[0])))
-        return {n: x[index] for n, x in self.numbers.items()}, (nodes, None if rule is None else rule[1][index])
+        return jax.tree.map(lambda x: x[index], (self.numbers, self.rules[coarseness]))
 
     def forms(self, coarseness: float, index: Any, points: Sequence[Point]) -> np.ndarray:
         """(A, B) of eq:value-form at one point for each question of the index: an array (2, points)."""
@@ -150,62 +152,40 @@ def _forms(task: type[SingleLocation], law: Any, free: Any, key: Any, key_sq: An
 
 @functools.partial(jax.jit, static_argnums=0)
 def _scan_block(task: type[SingleLocation], law: Any, free: Any, key: Any, key_sq: Any) -> Any:
-    """The least risk over v for each point of the block at each point of its grid."""
+    """(A, B) of eq:value-form for each question of the block at each point of its grid."""
 
     def one(law: Any, free: Any, key: Any, key_sq: Any) -> Any:
-        A, B = jax.vmap(functools.partial(form, task, law))(free, key, key_sq)
-        return _over_value(law[0]["label_var"], A, B, jnp)
+        return jax.vmap(functools.partial(form, task, law))(free, key, key_sq)
 
     return jax.vmap(one)(law, free, key, key_sq)
 
 
-def _grids(batch: Batch) -> np.ndarray:
-    """Free constants to scan, (points, norms, choices, constants); the last choice fills up shorter grids."""
-    known: dict[Any, np.ndarray] = {}
-    if not batch.names:
-        return np.zeros((len(batch.questions), len(batch.norms), 1, 0))
-    for question in batch.questions:
-        if (snr := question.task.snr) not in known:  # pyright: ignore[reportAttributeAccessIssue]
-            rows = [list(key_search.constant_grid(question, float(s))) for s in batch.norms]
-            most = max(map(len, rows))
-            known[snr] = np.array([[[c[n] for n in batch.names] for c in r + r[-1:] * (most - len(r))] for r in rows])
-    most = max(grid.shape[1] for grid in known.values())
-    known = {snr: np.pad(g, ((0, 0), (0, most - g.shape[1]), (0, 0)), mode="edge") for snr, g in known.items()}
-    return np.stack([known[q.task.snr] for q in batch.questions])  # pyright: ignore[reportAttributeAccessIssue]
-
-
 def _scan(batch: Batch) -> tuple[list[tuple[int, Point]], np.ndarray]:
     """Where to start for each question, and the least that was scanned. There is no start where that is at an end of
-    the norms, or no lower than at k = 0."""
-    grids = _grids(batch)
-    points, norms, choices, _ = grids.shape
-    shape = (points, norms, len(batch.alignments), choices)
-    scale = np.broadcast_to(batch.norms[:, None, None], shape)
-    free = {n: np.broadcast_to(grids[:, :, None, :, i], shape) for i, n in enumerate(batch.names)}
-    key = scale * np.array(batch.alignments)[:, None]
-    flat = jax.tree.map(lambda x: x.reshape(points, -1), (free, key, scale**2))
-    values = _in_blocks(functools.partial(_scan_block, batch.task), batch.law(SCAN), *flat).reshape(shape)
-    values = np.where(np.isfinite(values), values, np.inf)
-    # towards k* and away from it apart: (points, norms, sides, alignments x choices)
-    values = values.reshape(points, norms, 2, -1)
-    chosen = np.argmin(values, axis=-1)
-    lowest = np.take_along_axis(values, chosen[..., None], axis=-1)[..., 0]
-    least = lowest.min(axis=(1, 2))
-    ends = lowest[:, [0, -1]].min(axis=(1, 2)) <= least + 1e-11 * batch.unit
-    zero = batch.values(
-        SEARCH, slice(None), [Point(0, 0.0, 1.0, key_search.zero_constants(q)) for q in batch.questions]
-    )
-    odd = ends | ~np.isfinite(lowest).all(axis=(1, 2)) | (least >= zero - SLACK["smooth"] * batch.unit)
-    sides = [(j, side) for j in range(norms) for side in (0, 1)]
-    places = [Point(j, float(batch.norms[j]), batch.alignments[3 * side], {}) for j, side in sides]
-    starts = []
+    the norms or close to that, or no lower than at k = 0."""
+    questions, cosines, unit = batch.questions, np.array(batch.alignments), batch.unit
+    each = [key_grid.constants(q, row) for q, row in zip(questions, batch.norms, strict=True)]
+    chosen = {n: np.stack([c[n] for c in each]) for n in batch.names}
+    free, key, norm = key_grid.spread_out(batch.norms, cosines, chosen)
+
+    def forms(more: dict[str, float]) -> list[np.ndarray]:
+        filled = {n: np.broadcast_to(more[n], x.shape) if n in more else x for n, x in free.items()}
+        flat = jax.tree.map(lambda x: x.reshape(len(questions), -1), (filled, key, norm**2))
+        found = _in_blocks(functools.partial(_scan_block, batch.task), batch.law(SCAN), *flat)
+        return [x.reshape(key.shape) for x in found]
+
+    others = np.array([q.task.length_moments()["task.others"] for q in questions])
+    G, B = (x[:, None, None, None] for x in (unit, unit + others))
+    values, offsets = key_grid.least_risks(key_grid.Count(G, B, False, "offset" in batch.names), forms)
+    zero = batch.values(SEARCH, slice(None), [Point(0, 0.0, 1.0, key_grid.zero_constants(q)) for q in questions])
+    starts, least = [], np.min(values, axis=(1, 2, 3))
+    ends = [np.min(values[:, i], axis=(1, 2)) - least for i in (0, -1)]
+    at_end = (ends[0] <= _SCANNED * unit) | (ends[1] <= _FAR * unit)
+    odd = at_end | ~np.isfinite(least) | (least >= zero - SLACK["smooth"] * unit)
     for i in np.flatnonzero(~odd):
-        table = list(zip(lowest[i].ravel().tolist(), places, strict=True))
-        for place in key_search.promising(table, float(batch.unit[i])):
-            j, side = place.index, int(place.alignment < 0)
-            turn, choice = divmod(int(chosen[i, j, side]), choices)
-            constants = dict(zip(batch.names, grids[i, j, choice].tolist(), strict=True))
-            starts.append((int(i), replace(place, alignment=batch.alignments[2 * side + turn], constants=constants)))
+        mine = {n: x[i] for n, x in chosen.items()}
+        table = key_grid.lowest_of(batch.norms[i], cosines, mine, values[i], None if offsets is None else offsets[i])
+        starts += [(int(i), point) for point in key_search.promising(table, float(unit[i]))]
     return starts, least
 
 
@@ -274,7 +254,7 @@ def _optima(batch: Batch, curves: Curves, tol: float, progress: Progress) -> lis
     value, unit = np.array([end.value for end in ends]), batch.unit[index]
     sideways = [[_tilted(end.point, angle) for end in ends] for angle in _TILTS]
     lower = np.min([batch.values(SEARCH, index, points) for points in sideways], axis=0) < value - _LOWER * unit
-    far = np.array([end.point.scale for end in ends]) > 0.7 * batch.norms[-1]
+    far = np.array([end.point.scale for end in ends]) > 0.7 * batch.norms[index, -1]
     plain = ~(lower | far | (scanned[index] < value - _SCANNED * unit))
     points = [key_search.upright(batch.questions[i], end.point) for i, end in zip(index, ends, strict=True)]
     levels = [FINAL] if batch.task is SpikedSLR else [FINAL, SEARCH, SCAN]

@@ -42,13 +42,14 @@ def best_on_sphere(task: SpikedSLR, model: KeyValueAttention, learner: Populatio
     five, chosen = _unpack(learner.within, free, jnp.asarray(best.x))
     overlaps = _canonical_sign(np.asarray(five), activation)
     resolved = model.replace(activation=activation.replace(**{n: float(chosen[n]) for n in free}))
-    status, notes = best.status, ()
+    status, notes, value = best.status, (), best.value * unit
     if "scale" in free:
-        shrunk = best.x.copy()
+        shrunk, least = best.x.copy(), best.x.copy()
         shrunk[free.index("scale")] -= math.log(10.0)
+        least[free.index("scale")] = -math.inf
         if value_and_grad(shrunk)[0] <= best.value * (1 + 1e-14):
-            status, notes = Status.UNBOUNDED, ("the risk keeps falling as the scale goes to 0.",)
-    value = best.value * unit
+            status, notes = Status.UNBOUNDED, ("the infimum, approached as the scale goes to 0: constant weights.",)
+            value = min(value, value_and_grad(least)[0] * unit)
     excess = Estimate(value, erf_location.rounding(task, overlaps, value) + best.value_error * unit)
     return Prediction(
         task,

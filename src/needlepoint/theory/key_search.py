@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,25 +11,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from needlepoint.channels import elementwise
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.results import Progress, silent
 from needlepoint.core.status import Status
-from needlepoint.models.activations import Activation, Erf, KernelActivation, Linear
-from needlepoint.models.attention import KeyValueAttention
+from needlepoint.models.activations import Activation
 from needlepoint.numerics.minimise import Minimum, minimise, newton
-from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
-from needlepoint.theory import erf_newton, field_moments, population_risk, sampled_moments
-from needlepoint.theory.field_moments import Moments
-from needlepoint.theory.max_place import winner_rule
+from needlepoint.tasks.single_location import SingleLocation
+from needlepoint.theory import erf_newton, field_moments, key_limits, population_risk
+from needlepoint.theory.key_grid import Scanned, count_of, norms, scan, zero_constants
+from needlepoint.theory.key_question import FINAL, SCAN, SEARCH, Point, Question
+from needlepoint.theory.key_question import TooSteep as TooSteep
+from needlepoint.theory.max_place import Winner
 
-SCAN, SEARCH, FINAL = 4.0, 2.0, 1.0
-"""Coarseness of the tables in the three stages."""
-
-_ALIGNMENTS = (1.0, 0.6, -0.6, -1.0)
-_QMC_POINTS = {SCAN: 9, SEARCH: 13, FINAL: 14}
-_QMC_BUDGET = 17  # log2 of points times tokens in a search
 DIFFERENCES = {"smooth": (1e-3, 1e-5), "rough": (1e-2, 1e-3)}
 LEAST_TOLERANCE = {"smooth": 0.0, "rough": 3e-4}
 SLACK = {"smooth": 1e-13, "rough": 1e-5}  # of a comparison of two risks, in units of the label's variance
@@ -41,115 +33,6 @@ _ROUNDS = 8
 _SMALL = 1e-3  # risks below this, in the same units, may lie in a valley too flat for gradients alone
 _SCANNING = 0.5  # share of the work that is the scan
 _PROMISING = 0.03  # how far above the lowest a scanned point may lie, in units of the label's variance
-
-
-class TooSteep(Exception):
-    """The tables of a kernel end at this norm of the key."""
-
-
-@dataclass(frozen=True)
-class Point:
-    """A key on the manifold and the free constants; `index` is where on the grid of norms it was scanned."""
-
-    index: int
-    scale: float
-    alignment: float
-    constants: dict[str, float]
-
-    @property
-    def key(self) -> float:
-        return self.scale * self.alignment
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is minimised: the risk of this model over its key (and value), with these constants free."""
-
-    task: SingleLocation
-    model: KeyValueAttention
-
-    @property
-    def activation(self) -> type[Activation]:
-        return type(self.model.activation)
-
-    @property
-    def free(self) -> list[str]:
-        return self.model.free_constants()
-
-    @property
-    def kind(self) -> str:
-        """A user's function may have kinks, and sampled means have them in any case."""
-        return "smooth" if issubclass(self.activation, (Erf, Linear, KernelActivation)) else "rough"
-
-    @functools.cached_property
-    def alignments(self) -> tuple[float, ...]:
-        """Cosines to scan. An increasing kernel weighs the relevant token most when k points along k*."""
-        if issubclass(self.activation, KernelActivation) and not self.model.unit_norm:
-            log_kernel = self.activation.log_kernel(np.linspace(-40.0, 40.0, 801), np)
-            if np.all(np.diff(log_kernel) >= 0):
-                return (1.0,)
-        if self.model.unit_norm:
-            return tuple(np.cos(np.linspace(0.0, np.pi, 25)).tolist())
-        return _ALIGNMENTS
-
-    @functools.cached_property
-    def constants(self) -> dict[str, float]:
-        return elementwise.constants(self.task, self.model)
-
-    def moments(
-        self, free: Mapping[str, float], key: float, key_sq: float, coarseness: float = FINAL, rest: bool = False
-    ) -> Moments:
-        """The means at this key; without `rest` only what the manifold needs."""
-        if self.model.activation.form == "elementwise":
-            found = population_risk.elementwise_of(*self.elementwise_call(coarseness), dict(free), key, key_sq)
-            return type(found)(*map(float, found))
-        if issubclass(self.activation, KernelActivation):
-            while coarseness <= SCAN:  # where fine tables are too large, coarser ones still beat sampling
-                tables = population_risk.kernel_of(self.task, self.activation, key, key_sq, coarseness, rest)
-                if tables is not None:
-                    return tables
-                coarseness *= 2
-            raise TooSteep
-        points = min(_QMC_POINTS[coarseness], max(9, _QMC_BUDGET - int(math.log2(self.task.longest))))
-        c = {**self.constants, **free}
-        return sampled_moments.scrambles(self.task, self.activation, c, key, key_sq, points, 1)[0]
-
-    def elementwise_call(self, coarseness: float) -> tuple[Any, ...]:
-        """The first arguments of population_risk.elementwise_of."""
-        closed = issubclass(self.activation, Erf)
-        refine = {SCAN: 1, SEARCH: 2 if closed else 4, FINAL: 4 if closed else 16}[coarseness]
-        if issubclass(self.activation, Linear):
-            refine = 1  # the rules are exact for polynomials
-        nodes = 0 if closed else 64 * refine
-        winner = winner_rule(self.task, refine) if isinstance(self.task, MaxSLR) else None
-        return self.activation, type(self.task), nodes, winner, self.constants
-
-    def scan(self, points: Sequence[Point]) -> np.ndarray:
-        """The least excess risk over v at many points of the manifold, with coarse tables."""
-        if self.model.activation.form != "elementwise":
-            return np.array([_value(self, p, SCAN if p.scale > 2 or self.kind == "rough" else SEARCH) for p in points])
-        free = {name: np.array([p.constants[name] for p in points]) for name in self.free}
-        key, key_sq = np.array([p.key for p in points]), np.array([p.scale**2 for p in points])
-        found = population_risk.elementwise_of_many(*self.elementwise_call(SCAN), free, key, key_sq)
-        A, B = (np.asarray(x) for x in field_moments.on_manifold(self.task.label_var, found))
-        return np.array([self.least(form)[0] for form in zip(A, B, strict=True)])
-
-    # --- on the manifold -----------------------------------------------------------------------
-
-    def value_form(
-        self, free: Mapping[str, float], key: float, key_sq: float, coarseness: float
-    ) -> tuple[float, float]:
-        """(A, B) of eq:value-form."""
-        return field_moments.on_manifold(self.task.label_var, self.moments(free, key, key_sq, coarseness))
-
-    def least(self, form: tuple[float, float]) -> tuple[float, float]:
-        """The least excess risk over v, and its v . v*, from (A, B)."""
-        (A, B), G = form, self.task.label_var
-        if self.model.unit_norm:
-            value = 1.0 if A >= 0 else -1.0
-            return G - 2 * value * A + B, value
-        value = A / B if B > 0 else 0.0
-        return G - A * value, value
 
 
 @dataclass(frozen=True)
@@ -165,57 +48,84 @@ class Best:
     note: str = ""
 
 
-def scales(question: Question) -> np.ndarray:
-    """Key norms to scan."""
-    if question.model.unit_norm:
-        return np.ones(1)
-    if question.model.activation.form == "elementwise":
-        return np.geomspace(1e-5, 1e4, 28)
-    return np.geomspace(3e-3, 300.0, 21)
-
-
-Scanned = list[tuple[float, Point]]
-
-
 def best_on_manifold(question: Question, tol: float, progress: Progress = silent) -> Best:
-    """Scan norms, alignments and constants, refine the best few, then look sideways."""
-    grid = scales(question)
-    lowest = _scan(question, grid, progress)
+    """Scan norms, alignments and constants, refine the best few, look sideways, and compare with the limits."""
+    grid, unit = norms(question), question.task.label_var
+    lowest = scan(question, grid, lambda done: progress(_SCANNING * done))
     if not lowest:
         nothing = Overlaps(0.0, 0.0, key_sq=0.0, value_sq=0.0)
         return Best(nothing, {}, Estimate(math.nan, math.inf), math.nan, math.nan, Status.DIVERGED)
-    unit, edge, minimum, best = question.task.label_var, None, None, None
-    if not question.model.unit_norm:
-        zero = _at_zero(question, lowest, float(grid[0]))
-        if zero is not None:
-            return zero
-        edge = _unattained(question, lowest)
+    known, zero = [], None
+    values = [v for v, _ in lowest]
+    if not question.model.unit_norm and max(values) - min(values) < 1e-11 * unit:
+        lowest = [lowest[len(lowest) // 2]]  # the norm does not matter
+    else:
+        known = key_limits.limits(question, lowest, float(grid[-1]))
+        zero = None if question.model.unit_norm else _at_zero(question, lowest, float(grid[0]))
     starts = promising(lowest, unit)
-    if not starts and edge is None:
+    if not starts and not known:
         starts = [min(lowest, key=lambda pair: pair[0])[1]]
+    ends = []
     for i, start in enumerate(starts):
         progress(_SCANNING + (1 - _SCANNING) * i / len(starts))
-        found = _refine(question, start, tol, tilt=abs(start.alignment) < 1)
-        if minimum is None or found[0].value < minimum.value:
-            minimum, best = found
-    if edge is not None and (minimum is None or edge.excess.value <= minimum.value + 1e-11 * unit):
-        return edge
-    assert minimum is not None
-    assert best is not None
-    if abs(best.alignment) == 1:
-        # by symmetry an aligned key is stationary; is it a minimum?
-        tilted = [replace(best, alignment=best.alignment * math.cos(angle)) for angle in (0.05, 0.4)]
-        sideways, start = min((_value(question, p, SEARCH), i) for i, p in enumerate(tilted))
-        if sideways < minimum.value - max(1e-9, SLACK[question.kind]) * unit:
-            minimum, best = _refine(question, tilted[start], tol, tilt=True)
+        ends.append(_refine(question, start, tol, tilt=abs(start.alignment) < 1))
+    minimum, best = min(ends, key=lambda end: end[0].value, default=(None, None))
+    if minimum is not None and best is not None and abs(best.alignment) == 1:
+        minimum, best = _sideways(question, minimum, best, tol)
+    found = min((end.value for end in (minimum,) if end is not None), default=math.inf)
+    if zero is not None and zero.excess.value <= found + SLACK[question.kind] * unit:
+        best, found = None, zero.excess.value
+    limit = min(known, key=lambda limit: limit.excess.value, default=None)
+    if limit is not None and _lower(limit, found, best, grid, unit):
+        return _approached(question, limit)
+    if minimum is None or best is None:
+        assert zero is not None
+        return zero
     best = upright(question, best)
-    if best.scale > 0.7 * grid[-1] and not question.model.unit_norm:
-        note = (
-            f"the risk keeps falling as the norm of the key goes to infinity; the value is at |k| = {best.scale:.3g}."
-        )
-        rest = 2 * abs(minimum.value - _value(question, replace(best, scale=best.scale / 2), SEARCH))
-        return ended(question, best, minimum.residual, rest, Status.UNBOUNDED, note)
+    where = "" if question.model.unit_norm else _leaving(question, best, grid)
+    if where:  # and no limit is known for it
+        note = f"the risk keeps falling as the norm of the key goes to {where}; the value is at |k| = {best.scale:.3g}."
+        return ended(question, best, minimum.residual, math.inf, Status.UNBOUNDED, note)
     return ended(question, best, minimum.residual, minimum.value_error, minimum.status)
+
+
+def _lower(limit: key_limits.Limit, found: float, best: Point | None, grid: np.ndarray, unit: float) -> bool:
+    """Whether an infimum is a limit: lower than what was found, or as low where the search ran towards it."""
+    value, error = limit.excess.value, limit.excess.error
+    low, high = (1e-3, 1e3) if "scale" in limit.point.constants else (10 * grid[0], 0.1 * grid[-1])
+    norm = math.nan if best is None else best.scale * best.constants.get("scale", 1.0)
+    if norm < low if limit.point.index == 0 else norm > high:
+        return value <= found + 1e-11 * unit + error
+    return value < found - 1e-13 * unit - error
+
+
+def _leaving(question: Question, best: Point, grid: np.ndarray) -> str:
+    """Where a search ran to that ended outside of the norms; towards k = 0 only if the weights vanish there."""
+    if best.scale > 0.7 * grid[-1]:
+        return "infinity"
+    vanishing = question.value_form(best.constants, best.key, best.scale**2, SEARCH)[1] < 1e-6 * count_of(question).B
+    elementwise = question.model.activation.form == "elementwise"
+    return "0" if best.scale < 1.5 * grid[0] and elementwise and vanishing else ""
+
+
+def _sideways(question: Question, minimum: Minimum, best: Point, tol: float) -> tuple[Minimum, Point]:
+    """By symmetry an aligned key is stationary; is it a minimum?"""
+    tilted = [replace(best, alignment=best.alignment * math.cos(angle)) for angle in (0.05, 0.4)]
+    lower, start = min((question.value(p, SEARCH), i) for i, p in enumerate(tilted))
+    if lower < minimum.value - max(1e-9, SLACK[question.kind]) * question.task.label_var:
+        return _refine(question, tilted[start], tol, tilt=True)
+    return minimum, best
+
+
+def _approached(question: Question, limit: key_limits.Limit) -> Best:
+    """An infimum: its value, and overlaps on the way to it."""
+    point = upright(question, limit.point)
+    form = question.value_form(point.constants, point.key, point.scale**2, SEARCH)
+    value = question.least(form)[1]
+    overlaps = Overlaps(point.key, value, key_sq=point.scale**2, value_sq=value**2)
+    what = "scale" if question.model.unit_norm else "norm of the key"
+    note = f"the infimum, approached as the {what} goes to {limit.note}; the overlaps are on the way."
+    return Best(overlaps, point.constants, limit.excess, math.nan, limit.excess.error, Status.UNBOUNDED, note)
 
 
 def ended(
@@ -227,10 +137,10 @@ def ended(
     fine, coarse = (SEARCH, SCAN) if value_error > _COARSE * question.task.label_var else (FINAL, SEARCH)
     form = question.value_form(point.constants, point.key, key_sq, fine)
     lowest, value = question.least(form)
-    error = abs(lowest - _value(question, point, coarse)) or abs(lowest - _value(question, point, SCAN))
+    error = abs(lowest - question.value(point, coarse)) or abs(lowest - question.value(point, SCAN))
     eps = float(np.finfo(float).eps)
     error += 32 * eps * (question.task.label_var + abs(form[0] * value))
-    if issubclass(question.activation, Erf):
+    if question.erf:
         # E (offset + erf)^2 cancels where erf is close to -offset (but for offsets of 1), and a large v makes up for it
         offset = point.constants.get("offset", question.constants.get("offset", 0.0))
         beyond = min(abs(offset), abs(abs(offset) - 1.0))
@@ -243,7 +153,7 @@ def ended(
 
 def upright(question: Question, point: Point) -> Point:
     """(k, v, shift, offset) -> -(k, v, shift, offset) changes nothing for erf; report the key along k*."""
-    odd = issubclass(question.activation, Erf) and point.key < 0
+    odd = question.erf and point.key < 0
     fixed = [n for n in ("shift", "offset") if n not in question.free and question.constants.get(n, 0.0) != 0.0]
     if not odd or fixed:
         return point
@@ -251,81 +161,21 @@ def upright(question: Question, point: Point) -> Point:
     return replace(point, alignment=-point.alignment, constants=flipped)
 
 
-def _scan(question: Question, grid: np.ndarray, progress: Progress) -> Scanned:
-    """The lowest point at each norm, with keys towards k* and away from it apart, in the order of the grid."""
-    lowest: Scanned = []
-    points = [
-        [
-            Point(i, float(scale), alignment, constants)
-            for alignment in question.alignments
-            for constants in constant_grid(question, float(scale))
-        ]
-        for i, scale in enumerate(grid)
-    ]
-    if question.model.activation.form == "elementwise":
-        flat = iter(question.scan([p for row in points for p in row]))
-        values: Iterator[Any] = iter([list(itertools.islice(flat, len(row))) for row in points])
-    else:
-        values = map(question.scan, points)
-    for row in points:
-        progress(_SCANNING * row[0].index / len(grid))
-        found = next(values)
-        if np.all(np.isposinf(found)):
-            break  # tables end at this norm
-        for sign in (1, -1):
-            side = [(float(v), p) for v, p in zip(found, row, strict=True) if p.alignment * sign > 0 and np.isfinite(v)]
-            if side:
-                lowest.append(min(side, key=lambda pair: pair[0]))
-        best = min(lowest, key=lambda pair: pair[0])[1] if lowest else None
-        steep = issubclass(question.activation, KernelActivation) and row[0].scale > 4
-        if steep and best is not None and row[0].index >= best.index + 3:
-            break  # tables of steep kernels grow with the norm, and the risk has been rising for a while
-    return lowest
-
-
 def _at_zero(question: Question, lowest: Scanned, smallest: float) -> Best | None:
-    """The point k = 0, where every weight is the same, if a parabola through the smallest keys has its vertex there."""
+    """The point k = 0, where every weight is the same, if a parabola through the smallest keys has its vertex there;
+    otherwise that vertex joins what was scanned."""
     constants = zero_constants(question)
-    here = _value(question, Point(0, 0.0, 1.0, constants), SEARCH)
-    if min(v for v, _ in lowest) < here - SLACK[question.kind] * question.task.label_var:
-        return None
-    plus, minus = (_value(question, Point(0, smallest, sign, constants), SEARCH) for sign in (1.0, -1.0))
+    here = question.value(Point(0, 0.0, 1.0, constants), SEARCH)
+    plus, minus = (question.value(Point(0, smallest, sign, constants), SEARCH) for sign in (1.0, -1.0))
     curvature = plus + minus - 2 * here
     vertex = 0.5 * smallest * (minus - plus) / curvature if curvature > 0 else 0.0
-    if abs(vertex) > 1e-6 * smallest and question.kind == "smooth":
+    below = min(v for v, _ in lowest) < here - SLACK[question.kind] * question.task.label_var
+    if abs(vertex) > 1e-6 * smallest and question.kind == "smooth" and not below:
         start = Point(0, abs(vertex), math.copysign(1.0, vertex), constants)
-        lowest[:] = [(_value(question, start, SEARCH), start)]
+        lowest[:] = [(question.value(start, SEARCH), start)]
         return None
     change = abs(0.25 * (minus - plus) * vertex / smallest)
     return ended(question, Point(0, 0.0, 1.0, constants), 0.0, change, Status.CONVERGED)
-
-
-def _value(question: Question, point: Point, coarseness: float) -> float:
-    """The least risk over v; infinite where a kernel is too steep for its tables, or beyond the norms of the scan."""
-    if point.scale > 1.01 * scales(question)[-1]:
-        return math.inf
-    try:
-        return question.least(question.value_form(point.constants, point.key, point.scale**2, coarseness))[0]
-    except TooSteep:
-        return math.inf
-
-
-def zero_constants(question: Question) -> dict[str, float]:
-    """Constants that do at k = 0, where their choice is immaterial."""
-    return {name: {"scale": 1.0, "offset": 1.0}.get(name, 0.0) for name in question.free}
-
-
-def constant_grid(question: Question, scale: float) -> Iterator[dict[str, float]]:
-    """Values of the free constants: a shift moves the score at which erf turns, so it scales with the key."""
-    m = math.sqrt(question.task.snr) if isinstance(question.task, SpikedSLR) else 0.0
-    turns = {0.0, 1.0, -1.0, 2.0, 3.0, *(m * f for f in (0.25, 0.5, 0.75))}
-    grids = {
-        "shift": sorted({-t * scale for t in turns} | {-1.5, -0.5, 0.5}),
-        "offset": [1.0, 0.0, -1.0, 3.0, 0.5, 0.8, 0.95, 1.05, 1.1, 1.2, 1.5, 2.0, -0.5, -1.1, -2.0],
-        "scale": [0.03, 0.1, 0.3, 1.0, 3.0],
-    }
-    for values in itertools.product(*(grids.get(name, [0.0]) for name in question.free)):
-        yield dict(zip(question.free, values, strict=True))
 
 
 def promising(lowest: Scanned, unit: float) -> list[Point]:
@@ -341,32 +191,10 @@ def promising(lowest: Scanned, unit: float) -> list[Point]:
     return [p for v, p in chosen if v <= chosen[0][0] + _PROMISING * unit][:STARTS]
 
 
-def _unattained(question: Question, lowest: Scanned) -> Best | None:
-    """The infimum at an end of the scan: the risk still falls, or is flat, towards a norm of 0 or infinity."""
-    value, point = min(lowest, key=lambda pair: pair[0])
-    last = max(p.index for _, p in lowest)
-    slack = max(1e-11, SLACK[question.kind]) * question.task.label_var
-    flat = {p.index: (v, p) for v, p in reversed(lowest) if v <= value + slack}
-    if last == 0 or len(flat) == last + 1:
-        return None  # the norm does not matter at all
-    for end in (0, last):
-        if end in flat:
-            value, point = flat[end]
-            break
-    else:
-        return None
-    inner = min(v for v, p in lowest if p.index == abs(point.index - 1))
-    # what is left is taken to shrink at least as the inverse of the norm
-    rest = 2 * abs(value - inner)
-    where = "0, with the value growing" if point.index == 0 else "infinity"
-    note = f"the risk keeps falling as the norm of the key goes to {where}; the value is at |k| = {point.scale:.3g}."
-    return ended(question, upright(question, point), math.nan, rest, Status.UNBOUNDED, note)
-
-
 def _refine(question: Question, start: Point, tol: float, tilt: bool) -> tuple[Minimum, Point]:
     """Local minimisation in log |k| (where it is free), the angle to k* (if tilted) and the constants."""
     names, scaled = question.free, not question.model.unit_norm
-    if issubclass(question.activation, Erf) and scaled and not tilt:
+    if question.erf and scaled and not tilt:
         found, point = _by_slopes(question, start, tol)
         for _ in range(_ROUNDS):  # a flat valley is followed in several rounds, each in the units of its start
             if found.status is Status.CONVERGED:
@@ -389,8 +217,10 @@ def _refine(question: Question, start: Point, tol: float, tilt: bool) -> tuple[M
         moved = zip(names, x[scaled + tilt :], strict=True)
         return Point(start.index, scale, alignment, {n: float(start.constants[n] + unit[n] * y) for n, y in moved})
 
+    longest = 1.01 * float(norms(question)[-1])
+
     def value(x: np.ndarray) -> float:
-        return _value(question, at(x), SEARCH)
+        return question.value(at(x), SEARCH) if at(x).scale <= longest else math.inf
 
     x0 = np.zeros(scaled + tilt + len(names))
     if not len(x0):
@@ -451,7 +281,7 @@ def _by_curvature(question: Question, start: Point, before: Minimum) -> tuple[Mi
     names, point, found = tuple(question.free), start, before
     _, task, _, winner, c = question.elementwise_call(SEARCH)
     numbers = {name: np.array([x]) for name, x in {**c, "label_var": question.task.label_var}.items()}
-    law = numbers, (None, None) if winner is None else tuple(x[None] for x in winner)
+    law = numbers, None if winner is None else Winner(*(x[None] for x in winner))
     for _ in range(_ROUNDS):
         constants = np.array([point.constants[n] for n in names])
         unit = np.maximum(0.3, np.abs(constants))

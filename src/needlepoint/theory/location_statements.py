@@ -11,7 +11,6 @@ from scipy import special
 from needlepoint.core.errors import InvalidParameter, NotConverged, NoTheory
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.overlaps import Overlaps
-from needlepoint.core.status import Status
 from needlepoint.learners import Population
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.gaussian import lattice
@@ -151,7 +150,7 @@ def length_cost(task: SingleLocation, model: KeyValueAttention) -> LengthCost:
 
     def best(asked: SingleLocation) -> Estimate:
         found = predict(asked, model, Population(), throw=False)
-        if found.status not in (Status.CONVERGED, Status.UNBOUNDED):
+        if not found.ok:
             raise NotConverged(f"{found.status.name}: {found.status.sentence}", found)
         return found.excess_risk  # an infimum counts, attained or not
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import fft, special
+from scipy import fft, interpolate, special
 
 from needlepoint.numerics.gaussian import lattice, trapezoid_rule
 from needlepoint.tasks.single_location import MaxSLR
@@ -118,6 +119,35 @@ def _winner_rule(law: tuple[tuple[int, float], ...], snr: float, refine: int) ->
     # band-limited, so that sinc interpolation is exact to rounding
     fine = lattice(-REACH, REACH + step / (2 * refine), step / refine)
     return fine, step / refine * (np.sinc((fine[:, None] - x) / step) @ density)
+
+
+class Winner(NamedTuple):
+    r"""The law of $\chi^*_J$: a quadrature rule, and on a fine lattice its distribution and the density with two
+    derivatives."""
+
+    x: Any
+    weight: Any
+    fine: Any
+    below: Any
+    density: Any
+    slope: Any
+    bend: Any
+
+
+_FINE = 8  # parts of the rule's step, between which quintic interpolation is exact to rounding
+
+
+def winner_law(task: MaxSLR, refine: int = 1) -> Winner:
+    """The law of chi*_J by its rule and as functions; `refine` divides the step of the rule."""
+    return Winner(*winner_rule(task, refine), *_winner_table(task.length_law, task.snr))
+
+
+@functools.lru_cache(maxsize=256)
+def _winner_table(law: tuple[tuple[int, float], ...], snr: float) -> tuple[np.ndarray, ...]:
+    x, weight = _winner_rule(law, snr, _FINE)
+    density = interpolate.make_interp_spline(x, np.maximum(weight, 0.0) * (len(x) - 1) / (x[-1] - x[0]), k=7)
+    below = density.antiderivative()(x)
+    return x, below / below[-1], density(x), density.derivative()(x), density.derivative(2)(x)
 
 
 Smoothing = Callable[[np.ndarray], np.ndarray]

@@ -15,17 +15,14 @@ from needlepoint.core.status import Status
 from needlepoint.models.activations import KernelActivation
 from needlepoint.numerics.minimise import newton
 from needlepoint.theory import field_moments
+from needlepoint.theory.key_grid import norms
+from needlepoint.theory.key_question import FINAL, SEARCH, Question, TooSteep
 from needlepoint.theory.key_search import (
     DIFFERENCES,
-    FINAL,
     LEAST_TOLERANCE,
-    SEARCH,
     SLACK,
     STARTS,
     Best,
-    Question,
-    TooSteep,
-    scales,
 )
 
 Form = tuple[float, np.ndarray, np.ndarray]
@@ -96,9 +93,11 @@ def best_of_all(question: Question, manifold: Best, tol: float, seed: int, progr
             k = x[:3] / np.linalg.norm(x[:3])
         return k, {n: manifold.constants[n] + unit[n] * float(y) for n, y in zip(names, x[3:], strict=True)}
 
+    longest = 1.01 * float(norms(question)[-1])
+
     def value(x: np.ndarray, coarseness: float = SEARCH) -> float:
         k, constants = unpack(x)
-        if not unit_norm and float(k @ k) > (1.01 * scales(question)[-1]) ** 2:
+        if not unit_norm and float(k @ k) > longest**2:
             return math.inf
         try:
             return best_value(quadratic(question, constants, k, coarseness), unit_norm)[0]

@@ -21,7 +21,8 @@ from needlepoint.numerics.precision import float64
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory import bayes, population_risk
 from needlepoint.theory.erf_sphere import best_on_sphere
-from needlepoint.theory.key_search import FINAL, Best, Question, best_on_manifold
+from needlepoint.theory.key_question import FINAL, Question
+from needlepoint.theory.key_search import Best, best_on_manifold
 from needlepoint.theory.location_statements import linear_optimum, softmax_key
 from needlepoint.theory.off_manifold import best_of_all
 from needlepoint.theory.predicting import Options
@@ -73,7 +74,7 @@ def predict_population(
 
 def _softmax(task: SingleLocation, model: KeyValueAttention, learner: Population, options: Options) -> Prediction:
     """eq:softmax-bayes. Softmax attention reaches the Bayes risk; nothing is lower, on the manifold or off it."""
-    excess, notes = bayes.known_teachers(task, 2, options.seed)
+    excess, notes = bayes.known_teachers(task, 2)
     key = softmax_key(task)
     if math.isinf(key) and task.longest == 1:
         key = 0.0  # one token has all the weight, whatever the key

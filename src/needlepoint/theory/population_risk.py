@@ -21,7 +21,7 @@ from needlepoint.numerics.precision import float64
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory import elementwise_moments, erf_location, field_moments, kernel_moments, sampled_moments
 from needlepoint.theory.field_moments import Moments
-from needlepoint.theory.max_place import winner_rule
+from needlepoint.theory.max_place import winner_law
 
 _SCRAMBLES = 16
 _QMC_RTOL = 1e-4
@@ -139,7 +139,7 @@ def _max_elementwise(nodes: int, task: MaxSLR, model: KeyValueAttention, overlap
     c = elementwise.constants(task, model)
 
     def at(refine: int) -> tuple[float, float]:
-        rule = winner_rule(task, refine)
+        rule = winner_law(task, refine)
         moments = elementwise_of(
             type(model.activation), MaxSLR, nodes * refine, rule, c, {}, overlaps.key, overlaps.key_sq
         )
@@ -175,12 +175,15 @@ def elementwise_means(
 
 
 elementwise_of = jax.jit(elementwise_means, static_argnums=(0, 1, 2))
-elementwise_of_many = jax.jit(
-    lambda activation, task, nodes, winner, c, free, key, key_sq: jax.vmap(
-        lambda f, k, q: elementwise_means(activation, task, nodes, winner, c, f, k, q)
+elementwise_forms = jax.jit(
+    lambda activation, task, nodes, winner, c, free, key, key_sq, label_var: jax.vmap(
+        lambda f, k, q: field_moments.on_manifold(
+            label_var, elementwise_means(activation, task, nodes, winner, c, f, k, q)
+        )
     )(free, key, key_sq),
     static_argnums=(0, 1, 2),
 )
+"""(A, B) of eq:value-form at many keys and constants."""
 
 
 # --- normalised kernels and the rest -----------------------------------------------------------

@@ -34,15 +34,15 @@ def predict(
     """The answer of the theory; `model` may be None for BayesOptimal.
 
     Raises NotConverged, with the prediction in `.result`, when its equations are not solved; with throw=False it is
-    returned whatever its status. UNSTABLE is returned, with a note: solved, but not to be trusted. `seed` enters
-    where the learner or the integration is random.
+    returned whatever its status. UNSTABLE is returned, with a note: solved, but not to be trusted. So is UNBOUNDED
+    where the infimum is known. `seed` enters where the learner or the integration is random.
     """
     check_tolerance("predict", tol)
     check_question("predict", task, model, learner, seed)
     load_rules()
     prediction = find("predict", task, model, learner)(task, model, learner, Options(seed, tol, progress))
     progress(1.0)
-    if throw and not prediction.status.finished:
+    if throw and not (prediction.status.finished or prediction.ok):
         notes = " ".join(prediction.notes)
         raise NotConverged(f"{prediction.status.name}: {prediction.status.sentence} {notes}".strip(), prediction)
     return prediction

@@ -1,0 +1,236 @@
+"""Where a search for the best key looks first: norms, cosines with k*, and values of the free constants."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from needlepoint.core.results import Progress, silent
+from needlepoint.models.activations import KernelActivation
+from needlepoint.tasks.single_location import SpikedSLR
+from needlepoint.theory.key_question import SCAN, SEARCH, Point, Question
+
+_ALIGNMENTS = (1.0, 0.6, -0.6, -1.0)
+_APART = 0.25  # of the logarithms of neighbouring norms
+_TURNING = 0.4  # of an argument of erf between neighbouring norms
+_SATURATED = 6.0  # erf is constant to rounding beyond this argument
+_UNDERFLOW = 27.0  # and 1 +- erf beyond this one
+_LADDER = sorted(n << i for n in (96, 128) for i in range(8))  # sizes of a grid: each is compiled once
+_OFFSETS = (1.0, -1.0, 0.0)
+_LARGEST_OFFSET = 1e6
+_SHIFTS = np.array([-3.0, -1.5, -0.5, 0.5, 1.5, 3.0])
+_SCALES = np.geomspace(0.01, 100.0, 17)
+
+
+def alignments(question: Question) -> tuple[float, ...]:
+    """Cosines to scan. An increasing kernel weighs the relevant token most when k points along k*; a free offset
+    makes keys along k* and against it equivalent (the signs of shift and offset follow)."""
+    if issubclass(question.activation, KernelActivation) and not question.model.unit_norm:
+        log_kernel = question.activation.log_kernel(np.linspace(-40.0, 40.0, 801), np)
+        if np.all(np.diff(log_kernel) >= 0):
+            return (1.0,)
+    if question.model.unit_norm:
+        return tuple(np.cos(np.linspace(0.0, np.pi, 25)).tolist())
+    if "shift" in question.free:
+        return (1.0,) if "offset" in question.free else (1.0, -1.0)
+    return _ALIGNMENTS
+
+
+def norms(question: Question, count: int = 0) -> np.ndarray:
+    """Key norms to scan, at least `count` of them."""
+    if question.model.unit_norm:
+        return np.ones(1)
+    if question.erf:
+        return _erf_norms(question, count)
+    if question.model.activation.form == "elementwise":
+        return np.geomspace(1e-5, 1e4, 84)
+    return np.geomspace(3e-3, 300.0, 21)
+
+
+def score_law(question: Question) -> tuple[float, float]:
+    """Mean and spread of the score of a relevant token, for a key k* of norm 1."""
+    if isinstance(question.task, SpikedSLR):
+        return math.sqrt(question.task.snr), question.task.relevant_std
+    return math.sqrt(2 * math.log(question.task.longest)), 1.0  # of the largest of many, if the place is sharp
+
+
+def _erf_norms(question: Question, count: int) -> np.ndarray:
+    """Norms between which log |k| and every argument u of erf in the risk (eq:erf-mean) change by little.
+
+    They go from where erf is linear in all scores to where it is a step for all of them.
+    """
+    c = question.constants
+    scale, shift = c["scale"], 0.0 if "shift" in question.free else c["shift"]
+    mean, spread = score_law(question)
+    # an offset that is free is known from differences, which take the square of the lowest slope
+    least = 1e-3 if "offset" in question.free else 1e-5
+    a = np.geomspace(least / max(1.0, mean, spread), 1e4 * max(1.0, abs(shift)) * max(1.0, 1 / spread), 4001)
+    # u of a relevant token with the key along k* and against it, and of another token
+    args = [(m * a + shift) / np.sqrt(1 + 2 * (s * a) ** 2) for m, s in ((mean, spread), (-mean, spread), (0.0, 1.0))]
+    steps = np.diff(np.log(a)) / _APART
+    for u in args:
+        steps = steps + np.abs(np.diff(_metric(u, abs(c.get("offset", 0.0)) == 1.0))) / _TURNING
+    way = np.concatenate([[0.0], np.cumsum(steps)])
+    needed = max(count, math.ceil(way[-1]))
+    nodes = next((n for n in _LADDER if n >= needed), _LADDER[-1])
+    return np.exp(np.interp(np.linspace(0.0, way[-1], nodes), way, np.log(a))) / scale
+
+
+def _metric(u: np.ndarray, tails: bool) -> np.ndarray:
+    """A coordinate in which erf, or the logarithm of 1 + erf, is resolved by even steps."""
+    if not tails:
+        return np.clip(u, -_SATURATED, _SATURATED)
+    u = np.clip(u, -_UNDERFLOW, _UNDERFLOW)
+    return np.where(np.abs(u) < 1, u, np.sign(u) * (1 + u**2) / 2)
+
+
+def turns(question: Question) -> np.ndarray:
+    """Scores at which erf with a free shift may turn, for a key k* of norm 1."""
+    mean, spread = score_law(question)
+    long = math.sqrt(2 * math.log(question.task.longest))
+    t = np.array([1.0, 2.0, 3.5, 0.35 * mean, 0.7 * mean, 0.7 * long, 1.1 * long, spread])
+    return np.concatenate([[0.0], t, -t])
+
+
+def constants(question: Question, grid: np.ndarray) -> dict[str, np.ndarray]:
+    """Values of the free constants at each norm, (norms, choices). A shift moves the score at which erf turns, so it
+    scales with the key; an offset is 0 here, because its best value is known (`best_offset`)."""
+    names, choices = question.free, {}
+    scale = _SCALES if "scale" in names else np.array([question.constants.get("scale", 1.0)])
+    if "shift" in names:
+        at = -np.multiply.outer(np.multiply.outer(grid, scale), turns(question))
+        fixed = np.broadcast_to(_SHIFTS, (*at.shape[:2], len(_SHIFTS)))
+        choices["shift"] = np.concatenate([at, fixed], axis=2)
+    else:
+        choices["shift"] = np.zeros((len(grid), len(scale), 1))
+    choices["scale"] = np.broadcast_to(scale[:, None], choices["shift"].shape)
+    choices["offset"] = np.zeros(choices["shift"].shape)
+    return {name: choices[name].reshape(len(grid), -1) for name in names}
+
+
+def zero_constants(question: Question) -> dict[str, float]:
+    """Constants that do at k = 0, where their choice is immaterial."""
+    return {name: {"scale": 1.0, "offset": 1.0}.get(name, 0.0) for name in question.free}
+
+
+class Count(NamedTuple):
+    """What constant weights see of a task: the variance G of the label and B = G + E[L - 1] (eq:value-form)."""
+
+    G: Any
+    B: Any
+    unit_norm: bool
+    free_offset: bool
+
+
+def count_of(question: Question) -> Count:
+    G = question.task.label_var
+    return Count(
+        G, G + question.task.length_moments()["task.others"], question.model.unit_norm, "offset" in question.free
+    )
+
+
+def best_offset(count: Count, A: Any, B: Any) -> tuple[np.ndarray, np.ndarray]:
+    r"""eq:best-offset. The least risk over v and the offset, and that offset, from (A, B) of eq:value-form at the
+    offsets 1, -1 and 0 (the first axis): the risk is a quadratic of $v$ and $v\,o$.
+    """
+    # notation: G and B11 of constant weights; cross is E of their product with the weights s + erf, s = 1 or -1
+    G, B11 = count.G, count.B
+    if count.unit_norm:
+        cross = (B[0] - B[1]) / 4
+        choices = [(s * G - cross) / B11 for s in (1, -1)]
+        risks = [
+            G - 2 * s * (A[2] + o * G) + B[2] + 2 * o * cross + o * o * B11
+            for s, o in zip((1, -1), choices, strict=True)
+        ]
+        return np.minimum(*risks), np.where(risks[0] <= risks[1], *choices)
+    first = B[0] <= B[1]  # the sign whose weights are the smaller ones keeps their digits
+    s, a, b = np.where(first, 1.0, -1.0), np.where(first, A[0], A[1]), np.where(first, B[0], B[1])
+    cross = s * (b + B11 - B[2]) / 2
+    # what the weights explain beyond a constant, without cancellation of large v
+    more, spread = a - G * cross / B11, b - cross**2 / B11
+    usable = spread > 1e-14 * b
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        v = np.where(usable, more / spread, 0.0)
+        offset = np.where(v != 0, s + (G / v - cross) / B11, 1.0)
+    return G - G * G / B11 - more * v, np.clip(offset, -_LARGEST_OFFSET, _LARGEST_OFFSET)
+
+
+Forms = Callable[[dict[str, float]], Sequence[np.ndarray]]
+"""(A, B) of eq:value-form on an array of points, with these constants in place of theirs."""
+
+
+def least_risks(count: Count, forms: Forms) -> tuple[np.ndarray, np.ndarray | None]:
+    """The least risk over v, and over the offset where that is free, with that offset."""
+    if count.free_offset:
+        A, B = (np.stack(x) for x in zip(*(forms({"offset": o}) for o in _OFFSETS), strict=True))
+        return best_offset(count, A, B)
+    A, B = forms({})
+    if count.unit_norm:
+        return count.G - 2 * np.abs(A) + B, None
+    return count.G - A * np.where(B > 0, A / np.where(B > 0, B, 1.0), 0.0), None
+
+
+Scanned = list[tuple[float, Point]]
+
+
+def scan(question: Question, grid: np.ndarray, progress: Progress = silent) -> Scanned:
+    """The lowest point at each norm over cosines and constants, with coarse tables; keys towards k* and away from it
+    apart, in the order of the grid."""
+    if question.model.activation.form != "elementwise":
+        return _scan_in_turn(question, grid, progress)
+    chosen, cosines = constants(question, grid), np.array(alignments(question))
+    free, key, norm = spread_out(grid, cosines, chosen)
+    values, offsets = least_risks(
+        count_of(question), lambda more: question.many_forms(norm, key, {**free, **more}, SCAN)
+    )
+    return lowest_of(grid, cosines, chosen, values, offsets)
+
+
+def spread_out(grid: np.ndarray, cosines: np.ndarray, chosen: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
+    """Constants, keys and norms as arrays (..., norms, cosines, choices)."""
+    choices = max((x.shape[-1] for x in chosen.values()), default=1)
+    shape = (*grid.shape, len(cosines), choices)
+    free = {n: np.broadcast_to(x[..., None, :], shape) for n, x in chosen.items()}
+    norm = np.broadcast_to(grid[..., None, None], shape)
+    return free, cosines[:, None] * norm, norm
+
+
+def lowest_of(
+    grid: np.ndarray, cosines: np.ndarray, chosen: Mapping[str, np.ndarray], values: np.ndarray, offsets: Any
+) -> Scanned:
+    """The lowest finite value at each norm, with keys towards k* and away from it apart."""
+    lowest: Scanned = []
+    sides = [np.flatnonzero(cosines * sign > 0) for sign in (1, -1)]
+    for i, s in enumerate(grid.tolist()):
+        for side in (side for side in sides if len(side)):
+            here = np.where(np.isfinite(values[i, side]), values[i, side], np.inf)
+            j, k = divmod(int(np.argmin(here)), here.shape[1])
+            if np.isfinite(here[j, k]):
+                picked = {n: float(x[i, k]) for n, x in chosen.items()}
+                if offsets is not None:
+                    picked["offset"] = float(offsets[i, side[j], k])
+                lowest.append((float(here[j, k]), Point(i, s, float(cosines[side[j]]), picked)))
+    return lowest
+
+
+def _scan_in_turn(question: Question, grid: np.ndarray, progress: Progress) -> Scanned:
+    """Norm by norm: tables of steep kernels grow with it, so the scan ends where the risk has been rising."""
+    lowest: Scanned = []
+    for i, s in enumerate(grid.tolist()):
+        progress(i / len(grid))
+        coarseness = SCAN if s > 2 or question.kind == "rough" else SEARCH
+        found = [(question.value(p, coarseness), p) for p in (Point(i, s, a, {}) for a in alignments(question))]
+        if all(np.isposinf(v) for v, _ in found):
+            break  # tables end at this norm
+        for sign in (1, -1):
+            side = [(v, p) for v, p in found if p.alignment * sign > 0 and np.isfinite(v)]
+            if side:
+                lowest.append(min(side, key=lambda pair: pair[0]))
+        best = min(lowest, key=lambda pair: pair[0])[1] if lowest else None
+        steep = issubclass(question.activation, KernelActivation) and s > 4
+        if steep and best is not None and i >= best.index + 3:
+            break
+    return lowest

@@ -1,0 +1,133 @@
+"""Risks that are approached as the norm of the key goes to 0 or to infinity, and not attained."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import special
+
+from needlepoint.core.estimates import Estimate
+from needlepoint.models.activations import KernelActivation
+from needlepoint.tasks.single_location import MaxSLR, SpikedSLR
+from needlepoint.theory import max_place
+from needlepoint.theory.key_grid import Scanned, count_of, least_risks
+from needlepoint.theory.key_grid import turns as turning
+from needlepoint.theory.key_question import SEARCH, Point, Question
+from needlepoint.theory.location_statements import linear_optimum
+
+_FAR = 1e9  # times the shift: a norm at which erf is a step
+_TURNS, _ZOOMS = 129, 4
+EPS = float(np.finfo(float).eps)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What the risk goes to, a point on the way there, and where the way leads."""
+
+    excess: Estimate
+    point: Point
+    note: str
+
+
+def limits(question: Question, lowest: Scanned, largest: float) -> list[Limit]:
+    """The limits that are known; `largest` is the largest norm scanned. On unit spheres a free scale is the norm."""
+    if question.erf:
+        sphere, free = question.model.unit_norm, "scale" in question.free
+        small = _constant(question) if sphere else _linear(question, lowest)
+        found = [small, *(_step(question, sign, largest) for sign in (1.0, -1.0))] if free or not sphere else []
+        return [limit for limit in found if limit is not None]
+    if issubclass(question.activation, KernelActivation) and not question.model.unit_norm:
+        limit = _steepest(question, lowest)
+        return [] if limit is None else [limit]
+    return []
+
+
+def _constant(question: Question) -> Limit:
+    """Weights o + erf(b) as the scale goes to 0, the best ones that free constants allow."""
+    c, count = question.constants, count_of(question)
+    best = count.G / count.B
+    weights = [best, -best]
+    if "offset" not in question.free:
+        low, high = (c["offset"] + (special.erf(c["shift"]) if "shift" in c else s) for s in (-1.0, 1.0))
+        weights = [float(np.clip(w, low, high)) for w in weights]
+    value = min(count.G - 2 * abs(w) * count.G + w * w * count.B for w in weights)
+    constants = {n: {"scale": 1e-6}.get(n, 0.0) for n in question.free}
+    return Limit(Estimate(value, 64 * EPS * count.B), Point(0, 1.0, 1.0, constants), "0: constant weights")
+
+
+def _linear(question: Question, lowest: Scanned) -> Limit | None:
+    r"""eq:erf-linear. $o + \mathrm{erf}(\lambda\chi + b)\propto c + \chi$ as $k\to0$ where $o$ cancels erf(b): with
+    any $c$ if one of the two is free, with $c = 0$ otherwise.
+    """
+    free, c, task = question.free, question.constants, question.task
+    if "offset" in free or ("shift" in free and abs(c["offset"]) < 1):
+        excess = linear_optimum(task)[0]
+    elif "shift" not in free and abs(c["offset"] + special.erf(c["shift"])) <= 2 * EPS * abs(c["offset"]):
+        G, n = task.label_var, task.length_moments()["task.others"]
+        if isinstance(task, SpikedSLR):
+            value = G * (G * G + n) / (G * (task.snr + G) + n)
+            excess = Estimate(value, 16 * EPS * value)
+        else:
+            assert isinstance(task, MaxSLR)
+            x, w = max_place.winner_rule(task)
+            excess = Estimate(1 - float(w @ x) ** 2 / (n + 1), 64 * EPS + max_place.TAIL * task.longest)
+    else:
+        return None
+    points = [p for _, p in lowest if p.index == 0]
+    if not points:
+        return None
+    return Limit(excess, points[0], "0, with the value growing: erf is linear there")
+
+
+def _step(question: Question, sign: float, largest: float) -> Limit:
+    r"""eq:erf-step. $o + \mathrm{sgn}(\chi - \tau)$ as $|k|\to\infty$, with $\tau = 0$ if the shift is given."""
+    c, scaled = question.constants, "scale" in question.free
+    unit = 1.0 if scaled else 1 / c["scale"]
+    far = _FAR * unit * (1.0 if "shift" in question.free else max(1.0, abs(c["shift"])))
+
+    def at(norm: float, turns: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        scale = np.full(len(turns), 1.0 if scaled else norm)
+        free = {"shift": -turns * norm / unit} if "shift" in question.free else {}
+        free |= {"scale": np.full(len(turns), norm)} if scaled else {}
+        return least_risks(
+            count_of(question), lambda more: question.many_forms(scale, sign * scale, {**free, **more}, SEARCH)
+        )
+
+    turns, width = np.zeros(1), 0.0
+    if "shift" in question.free:
+        width = 2 * float(np.max(turning(question)))
+        turns = np.linspace(-width, width, _TURNS)
+    for _ in range(_ZOOMS if width else 0):
+        best, width = float(turns[np.argmin(at(far, turns)[0])]), 2 * width / (_TURNS - 1)
+        turns = np.linspace(best - width, best + width, _TURNS)
+    values, offsets = at(far, turns)
+    i = int(np.argmin(values))
+    nearer = at(far / 10, turns[i : i + 1])[0][0]
+    # what is left shrinks as the inverse of the norm
+    error = abs(float(values[i] - nearer)) + 64 * EPS * question.task.label_var
+    constants = {}
+    largest, norm = (1e4, 1.0) if scaled else (largest, largest)
+    if scaled:
+        constants["scale"] = largest
+    if "shift" in question.free:
+        constants["shift"] = -float(turns[i]) * largest / unit
+    if offsets is not None:
+        constants["offset"] = float(offsets[i])
+    return Limit(Estimate(float(values[i]), error), Point(-1, norm, sign, constants), "infinity: erf is a step there")
+
+
+def _steepest(question: Question, lowest: Scanned) -> Limit | None:
+    """The extrapolation of a kernel's risk in 1 / |k|, where the lowest scanned norm is the last; the error is what
+    the last order changes."""
+    point = min(lowest, key=lambda pair: pair[0])[1]
+    if point.index < max(p.index for _, p in lowest) or point.index == 0:
+        return None
+    at = [question.value(replace(point, scale=point.scale / 2**i), SEARCH) for i in range(4)]
+    if not np.all(np.isfinite(at)):
+        return None
+    first = [2 * a - b for a, b in itertools.pairwise(at)]
+    second = [(4 * a - b) / 3 for a, b in itertools.pairwise(first)]
+    error = abs(second[0] - second[1]) + abs(second[0] - first[0])
+    return Limit(Estimate(second[0], error), point, "infinity")

@@ -1,0 +1,133 @@
+"""What a search for the best key asks: the least risk over v at a key, whatever the activation."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from needlepoint.channels import elementwise
+from needlepoint.models.activations import Activation, Erf, KernelActivation, Linear
+from needlepoint.models.attention import KeyValueAttention
+from needlepoint.tasks.single_location import MaxSLR, SingleLocation
+from needlepoint.theory import field_moments, population_risk, sampled_moments
+from needlepoint.theory.field_moments import Moments
+from needlepoint.theory.max_place import winner_law
+
+SCAN, SEARCH, FINAL = 4.0, 2.0, 1.0
+"""Coarseness of the tables in the three stages."""
+
+_QMC_POINTS = {SCAN: 9, SEARCH: 13, FINAL: 14}
+_QMC_BUDGET = 17  # log2 of points times tokens in a search
+
+
+class TooSteep(Exception):
+    """The tables of a kernel end at this norm of the key."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A key on the manifold and the free constants; `index` is where on the grid of norms it was scanned."""
+
+    index: int
+    scale: float
+    alignment: float
+    constants: dict[str, float]
+
+    @property
+    def key(self) -> float:
+        return self.scale * self.alignment
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is minimised: the risk of this model over its key (and value), with these constants free."""
+
+    task: SingleLocation
+    model: KeyValueAttention
+
+    @property
+    def activation(self) -> type[Activation]:
+        return type(self.model.activation)
+
+    @property
+    def erf(self) -> bool:
+        return issubclass(self.activation, Erf)
+
+    @property
+    def free(self) -> list[str]:
+        return self.model.free_constants()
+
+    @property
+    def kind(self) -> str:
+        """A user's function may have kinks, and sampled means have them in any case."""
+        return "smooth" if issubclass(self.activation, (Erf, Linear, KernelActivation)) else "rough"
+
+    @functools.cached_property
+    def constants(self) -> dict[str, float]:
+        return elementwise.constants(self.task, self.model)
+
+    def moments(
+        self, free: Mapping[str, float], key: float, key_sq: float, coarseness: float = FINAL, rest: bool = False
+    ) -> Moments:
+        """The means at this key; without `rest` only what the manifold needs."""
+        if self.model.activation.form == "elementwise":
+            found = population_risk.elementwise_of(*self.elementwise_call(coarseness), dict(free), key, key_sq)
+            return type(found)(*map(float, found))
+        if issubclass(self.activation, KernelActivation):
+            while coarseness <= SCAN:  # where fine tables are too large, coarser ones still beat sampling
+                tables = population_risk.kernel_of(self.task, self.activation, key, key_sq, coarseness, rest)
+                if tables is not None:
+                    return tables
+                coarseness *= 2
+            raise TooSteep
+        points = min(_QMC_POINTS[coarseness], max(9, _QMC_BUDGET - int(math.log2(self.task.longest))))
+        c = {**self.constants, **free}
+        return sampled_moments.scrambles(self.task, self.activation, c, key, key_sq, points, 1)[0]
+
+    def elementwise_call(self, coarseness: float) -> tuple[Any, ...]:
+        """The first arguments of population_risk.elementwise_of."""
+        refine = {SCAN: 1, SEARCH: 2 if self.erf else 4, FINAL: 4 if self.erf else 16}[coarseness]
+        if issubclass(self.activation, Linear):
+            refine = 1  # the rules are exact for polynomials
+        nodes = 0 if self.erf else 64 * refine
+        winner = winner_law(self.task, refine) if isinstance(self.task, MaxSLR) else None
+        return self.activation, type(self.task), nodes, winner, self.constants
+
+    def many_forms(
+        self, norm: np.ndarray, key: np.ndarray, free: Mapping[str, Any], coarseness: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(A, B) of eq:value-form on arrays of keys and constants, for element-wise activations."""
+        call = self.elementwise_call(coarseness)
+        flat = {n: np.broadcast_to(x, norm.shape).ravel() for n, x in free.items()}
+        found = population_risk.elementwise_forms(*call, flat, key.ravel(), norm.ravel() ** 2, self.task.label_var)
+        A, B = (np.asarray(x).reshape(norm.shape) for x in found)
+        return A, B
+
+    # --- on the manifold -----------------------------------------------------------------------
+
+    def value_form(
+        self, free: Mapping[str, float], key: float, key_sq: float, coarseness: float
+    ) -> tuple[float, float]:
+        """(A, B) of eq:value-form."""
+        return field_moments.on_manifold(self.task.label_var, self.moments(free, key, key_sq, coarseness))
+
+    def least(self, form: tuple[float, float]) -> tuple[float, float]:
+        """The least excess risk over v, and its v . v*, from (A, B)."""
+        (A, B), G = form, self.task.label_var
+        if self.model.unit_norm:
+            value = 1.0 if A >= 0 else -1.0
+            return G - 2 * value * A + B, value
+        value = A / B if B > 0 else 0.0
+        return G - A * value, value
+
+    def value(self, point: Point, coarseness: float) -> float:
+        """The least risk over v; infinite where a kernel is too steep for its tables."""
+        try:
+            return self.least(self.value_form(point.constants, point.key, point.scale**2, coarseness))[0]
+        except TooSteep:
+            return math.inf
