@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # specs are read where nothing is computed, and those load sc
     from needlepoint.numerics.free_atoms import Atoms
     from needlepoint.numerics.freeprob import FreeSum
 
+_LARGEST = 1e12  # of given eigenvalues, and one over it the smallest of their largest
 _EXACT, _BINS = 200, 300  # largest eigenvalues of a power law that are kept, and bins that the others are put in
 
 
@@ -76,6 +77,12 @@ class Eigenvalues(Target):
         counted = [v for v, w in zip(self.values, self.weights or (1.0,) * len(self.values), strict=False) if w > 0]
         if not any(counted):
             raise InvalidParameter("Eigenvalues: one that counts must be positive (a target of zeros has no labels).")
+        if max(self.values) > _LARGEST or max(counted) < 1 / _LARGEST:
+            far = max(self.values) if max(self.values) > _LARGEST else max(counted)
+            raise InvalidParameter(
+                f"Eigenvalues: the largest must be between {1 / _LARGEST:g} and {_LARGEST:g}, got {far:g} (powers of "
+                "others leave the range of floating-point numbers); scores have a unit that can be changed with beta."
+            )
         if self.weights is None:
             return
         if len(self.weights) != len(self.values):

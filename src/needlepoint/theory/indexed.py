@@ -25,7 +25,7 @@ from needlepoint.theory.indexed_exact import interpolating, one_token
 from needlepoint.theory.indexed_solutions import Outcome, Solution, default_tolerance, solve
 from needlepoint.theory.indexed_spectrum import spectrum
 from needlepoint.theory.predicting import Options
-from needlepoint.theory.thresholds import thresholds
+from needlepoint.theory.thresholds import interpolation
 
 MANY = 1e-3
 """A share of sequences with more than one minimum beyond this is not trusted."""
@@ -121,7 +121,8 @@ def _solved(
     level: int | None = None,
 ) -> Solution:
     if penalty == 0 and task.tokens > 1:
-        edge = thresholds(task, model).interpolation
+        # beyond the width of W, too, these are the equations; the rank of their solution then flags it
+        edge = 1 / (2 * task.components) if isinstance(model, DirectAttention) else interpolation(task).alpha.value
         if alpha >= edge:
             raise NoTheory(
                 f"no equations for softmax without a penalty beyond interpolation (alpha={alpha:g} >= {edge:.6g}); "
