@@ -22,7 +22,7 @@ import needlepoint as ndl
 from needlepoint.core.status import Status
 
 REPEATS = 6
-LARGEST = 2.5e5
+LARGEST = 6e4
 """Numbers in the tokens of a training set; larger settings are left out."""
 METRICS = ("risk", "clean_risk", "train_loss", "energy", "estimation_error", "rank_fraction")
 Question = tuple[ndl.AttentionIndexed, ndl.TiedAttention | ndl.DirectAttention, ndl.Ridge, int]
@@ -75,12 +75,12 @@ def minima(index: int) -> Question:
     draw = Draw(32, index)
     tokens = 2 + (index % 3 == 2)
     noise = draw.evenly(0.0, 2.0)
-    beta_star = draw.between(0.5, 3.0)
-    beta = beta_star if draw.chance(0.5) else draw.between(0.5, 3.0)
+    beta_star = draw.between(0.5, 2.0)
+    beta = beta_star if draw.chance(0.5) else draw.between(0.5, 2.0)
     task = ndl.AttentionIndexed(tokens, ndl.Wishart(draw.between(0.1, 2.0)), noise, beta_star)
     model = ndl.DirectAttention(beta) if draw.chance(0.2) else ndl.TiedAttention(beta)
     alpha = draw.between(0.5, 3.0) / (tokens * tokens + tokens - 2)
-    return task, model, ndl.Ridge(alpha, draw.between(1e-4, 1e-2)), 50 if tokens == 2 else 40
+    return task, model, ndl.Ridge(alpha, draw.between(1e-4, 1e-2)), 44 if tokens == 2 else 36
 
 
 def concentration(eigenvalues: np.ndarray) -> float:
@@ -95,7 +95,7 @@ def answer(name: str, index: int) -> dict[str, object]:
     """What is predicted and what is trained for one setting, as a row of the file."""
     task, model, learner, d = DOMAINS[name](index)
     began = time.process_time()
-    said = ndl.predict(task, model, learner, throw=False)
+    said = ndl.predict(task, model, learner, throw=False, tol=2e-3)  # far below what training can tell
     row: dict[str, object] = {
         "index": index,
         "question": [repr(x) for x in (task, model, learner)],
@@ -116,9 +116,9 @@ def answer(name: str, index: int) -> dict[str, object]:
         row["training"] = found.status.name
         if found.spectrum is not None:
             row["concentration"] = float(np.mean([concentration(s) for s in found.spectrum.target]))
-        rows = ndl.compare(said, found).rows
-        row["z"] = {r.metric: r.z for r in rows if r.metric in METRICS}
-        row["realised"] = {r.metric: r.predicted for r in rows if r.metric in METRICS}
+        if isinstance(task.target, ndl.Wishart):  # the others are drawn as they are predicted
+            rows = ndl.compare(said, found).rows
+            row["realised"] = {r.metric: r.predicted for r in rows if r.metric in METRICS}
     row["seconds"] = time.process_time() - began
     return row
 

@@ -26,9 +26,10 @@ _TABLE = 129  # points a panel where the distribution function is tabled
 
 
 class Truncated(NamedTuple):
-    r"""eq:truncated, eq:cut-overlap. $J(\delta, \epsilon) = \int(x - \epsilon)_+^2\mu_\delta(dx)$, its derivatives by $\delta$ (1) and
-    $\epsilon$ (2), the mass above $\epsilon$, and the overlap $\frac1d\mathrm{Tr}S_0(S_0 + \delta Z - \epsilon)_+ = J -
-    \frac\delta2\partial_1J - \frac\epsilon2\partial_2J$ of what is left with $S_0$, without that difference."""
+    r"""eq:truncated, eq:cut-overlap. $J(\delta, \epsilon) = \int(x - \epsilon)_+^2\mu_\delta(dx)$, its derivatives by
+    $\delta$ (1) and $\epsilon$ (2), the mass above $\epsilon$, and the overlap $\frac1d\mathrm{Tr}S_0(S_0 + \delta Z -
+    \epsilon)_+ = J - \frac\delta2\partial_1J - \frac\epsilon2\partial_2J$ of what is left with $S_0$, without that
+    difference."""
 
     J: np.ndarray
     d1: np.ndarray

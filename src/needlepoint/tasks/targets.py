@@ -34,6 +34,13 @@ class Target(Spec):
         """The share of eigenvalues that are not zero."""
         raise NotImplementedError
 
+    @property
+    def concentration(self) -> float:
+        r"""eq:indexed-kurtosis. $\sum_is_i^4/(\sum_is_i^2)^2$: one over the number of directions that carry the scores,
+        a twelfth of the excess kurtosis of a diagonal one. It vanishes in the limit of many eigenvalues of each size.
+        """
+        return 0.0
+
     def draw(self, rng: np.random.Generator, d: int) -> np.ndarray:
         """The eigenvalues (d,) of one matrix."""
         raise NotImplementedError
@@ -152,6 +159,11 @@ class PowerLaw(Target):
     @property
     def rank(self) -> float:
         return 1.0
+
+    @property
+    def concentration(self) -> float:
+        squares = np.arange(1, self.d + 1) ** (-2.0 * self.exponent)
+        return float(np.sum(squares**2) / np.sum(squares) ** 2)
 
     def eigenvalues(self) -> np.ndarray:
         """All of them, largest first."""
