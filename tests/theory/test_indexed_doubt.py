@@ -7,7 +7,7 @@ import pytest
 
 import needlepoint as ndl
 from needlepoint.core.estimates import Estimate
-from needlepoint.theory.indexed_doubt import HEAVY, answers, doubts, heavy_shares
+from needlepoint.theory.indexed_doubt import HEAVY, advice, answers, doubts, heavy_shares
 from needlepoint.theory.indexed_equations import Learned
 from needlepoint.theory.indexed_fields import State
 from needlepoint.theory.indexed_solutions import Outcome, Solution
@@ -56,10 +56,28 @@ def test_heavy_power_laws_are_flagged_and_light_ones_are_not():
     assert not doubts(WISHART, TIED, solution()).reasons
 
 
+def test_the_best_predictor_of_labels_has_the_same_scores():
+    said = ndl.predict(POWER, None, ndl.BayesOptimal(0.1))
+    assert said.status is ndl.Status.UNSTABLE
+    assert "the risks are not to be trusted: the scores are not Gaussian" in said.notes[0]
+    assert ndl.predict(POWER.replace(tokens=1), None, ndl.BayesOptimal(0.1)).status.ok
+
+
 def test_doubts_grow_with_the_exponent_and_vanish_with_the_limit():
     shares = [heavy_shares(ndl.PowerLaw(g, 90).concentration)["risk"] for g in (0.6, 1.0, 1.5, 2.0)]
     assert all(np.diff(shares) > 0)
     assert ndl.Eigenvalues([0.0, 1.0, 30.0]).concentration == ndl.Wishart(0.1).concentration == 0.0
+
+
+def test_a_list_that_is_a_whole_spectrum_says_what_one_of_each_would_be():
+    power = ndl.PowerLaw(1.5, 90)
+    whole = ndl.Eigenvalues(tuple(power.eigenvalues().tolist()))
+    assert whole.smallest_d == 90
+    assert whole.concentration_at(90) == pytest.approx(power.concentration, rel=1e-12)
+    (note,) = advice(POWER.replace(target=whole))
+    assert "at d=90, scores have an excess kurtosis of 8.4" in note
+    for light in (ndl.Eigenvalues([0.0, 1.0, 30.0]), ndl.Eigenvalues([1.0] * 90), ndl.Wishart(0.1), power):
+        assert advice(POWER.replace(target=light)) == ()
 
 
 # --- several minima, narrow layers ----------------------------------------------------------------

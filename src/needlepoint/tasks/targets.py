@@ -114,6 +114,16 @@ class Eigenvalues(Target):
     def rank(self) -> float:
         return float(self._law.a[self._law.s > 0].sum())
 
+    def concentration_at(self, d: int) -> float:
+        """`concentration` if d eigenvalues are drawn."""
+        law = self._law
+        return float(law.a @ law.s**4) / (d * law.square**2)
+
+    @property
+    def smallest_d(self) -> int:
+        """Where the rarest eigenvalue occurs once."""
+        return round(1 / float(self._law.a.min()))
+
     def eigenvalues(self) -> np.ndarray:
         """The different ones."""
         return np.array(self.values)

@@ -20,7 +20,7 @@ from needlepoint.models.attention import DirectAttention, TiedAttention
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 from needlepoint.tasks.targets import Eigenvalues
 from needlepoint.theory import indexed_linear
-from needlepoint.theory.indexed_doubt import answers, doubts
+from needlepoint.theory.indexed_doubt import advice, answers, doubts
 from needlepoint.theory.indexed_equations import Model
 from needlepoint.theory.indexed_exact import interpolating, one_token
 from needlepoint.theory.indexed_solutions import Outcome, Solution, default_tolerance, solve
@@ -201,7 +201,7 @@ def _prediction(
         status=status,
         overlaps=IndexedOverlaps(found.value.m, found.value.q),
         overlaps_error={"m": found.known(found.error.m), "q": found.known(found.error.q)},
-        notes=notes + empty,
+        notes=notes + empty + advice(task),
         seed=options.seed,
         resolved=(task, model, resolved),
         stable=not against.unstable if solved else None,

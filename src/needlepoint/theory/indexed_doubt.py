@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from needlepoint.core.estimates import Estimate
 from needlepoint.models.attention import TiedAttention
 from needlepoint.tasks.attention_indexed import AttentionIndexed
+from needlepoint.tasks.targets import Eigenvalues
 from needlepoint.theory.indexed_equations import Model
 from needlepoint.theory.indexed_solutions import Solution
 
 MANY = 1e-3
 """A share of sequences with more than one minimum beyond this is not trusted."""
 
+_LIST = 20  # eigenvalues from which on a list is taken for a whole spectrum rather than for kinds of eigenvalues
 _SMALL = 1e-2  # of a metric's scale: an error below this is small whatever the value is
 
 HEAVY = 0.05
@@ -46,8 +48,8 @@ _MINIMA = {
 
 @dataclass(frozen=True)
 class Doubts:
-    """Reasons in words, whether replica symmetry is among them, notes that are no reasons, and how far off each metric
-    may be as a share of its value (empty where training was not asked)."""
+    """Reasons in words, whether replica symmetry is among them, and how far off each metric may be as a share of its
+    value (empty where training was not asked)."""
 
     reasons: tuple[str, ...] = ()
     unstable: bool = False
@@ -65,14 +67,37 @@ def doubts(task: AttentionIndexed, model: Model, found: Solution) -> Doubts:
     if reasons:
         shares.append(_MINIMA)
     unstable = bool(reasons)
-    c = task.target.concentration
-    if task.tokens > 1 and c >= HEAVY:
-        reasons.append(f"the scores are not Gaussian (excess kurtosis {12 * c:.2g}: {1 / c:.2g} directions carry them)")
-        shares.append(heavy_shares(c))
+    heavy = not_gaussian(task)
+    if heavy:
+        reasons += heavy
+        shares.append(heavy_shares(task.target.concentration))
     if isinstance(model, TiedAttention) and rank > model.width_ratio:
         reasons.append(f"the solution has rank {rank:.3g} d, and W is only {model.width_ratio:g} d wide")
         shares.clear()  # nothing like it was trained
     return Doubts(tuple(reasons), unstable, {name: sum(s[name] for s in shares) for name in _HEAVY} if shares else {})
+
+
+def not_gaussian(task: AttentionIndexed) -> tuple[str, ...]:
+    """The reason that a heavy spectrum is, with several tokens."""
+    c = task.target.concentration
+    if task.tokens == 1 or c < HEAVY:
+        return ()
+    return (f"the scores are not Gaussian (excess kurtosis {12 * c:.2g}: {1 / c:.2g} directions carry them)",)
+
+
+def advice(task: AttentionIndexed) -> tuple[str, ...]:
+    """A note on a long list of eigenvalues, which is one law in the limit and another with one of each."""
+    if not isinstance(task.target, Eigenvalues) or task.tokens == 1:
+        return ()
+    d = task.target.smallest_d
+    c = task.target.concentration_at(d)
+    if d < _LIST or c < HEAVY:
+        return ()
+    off = 100 * heavy_shares(c)["risk"]
+    return (
+        f"this is the limit of many eigenvalues of each size; with one of the rarest, at d={d}, scores have an excess "
+        f"kurtosis of {12 * c:.2g}, and the risk of training may be off by {off:.2g} %.",
+    )
 
 
 def heavy_shares(concentration: float) -> dict[str, float]:

@@ -191,7 +191,7 @@ def fitting_at_rank(task: AttentionIndexed, rank: float, delta: float) -> float:
             high += 1.0
         while gap(low) > 0:
             low -= 1.0
-        return math.exp(optimize.brentq(gap, low, high, xtol=1e-12))
+        return math.exp(optimize.root_scalar(gap, bracket=(low, high), xtol=1e-12).root)
 
     def excess(t: float) -> float:
         width = noise(t)
@@ -200,7 +200,7 @@ def fitting_at_rank(task: AttentionIndexed, rank: float, delta: float) -> float:
     last = 1.0
     while excess(2 - last) > 0:
         last /= 2
-    t = optimize.brentq(excess, 0.0, 2 - last, xtol=1e-9)
+    t = optimize.root_scalar(excess, bracket=(0.0, 2 - last), xtol=1e-9).root
     width = noise(t)
     return float(law.truncated(width, t * width).d1) / (2 * width * 2 * task.components)
 
