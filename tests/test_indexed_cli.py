@@ -51,6 +51,7 @@ def test_thresholds_are_those_of_python_and_of_the_sheet(document, task, values)
     found = document("thresholds", "--task", task)
     shown = [found[name] for name in ("interpolation", "recovery", "bayes_recovery")]
     assert [math.inf if x == "inf" else x for x in shown] == pytest.approx(values, abs=6e-9)
+    assert all(0 <= e < 1e-12 for e in found["errors"].values())
     assert found["model"]["type"] == "TiedAttention"
     assert all(sentence.endswith(".") for sentence in found["sentences"].values())
 
@@ -78,11 +79,27 @@ def test_thresholds_of_another_model_and_from_a_file(document, tmp_path):
     assert document("thresholds", "--spec", path, "--set", "task.noise_var=0.1")["recovery"] == "inf"
 
 
+def test_thresholds_of_a_narrow_layer_are_bounds_and_say_so(call, document):
+    question = ("thresholds", "--task", TASK, "--model", "TiedAttention(width_ratio=0.1)")
+    found = document(*question)
+    assert found["interpolation"] + found["errors"]["interpolation"] == pytest.approx(0.095, rel=1e-9)
+    assert "W is only 0.1 d wide" in found["notes"][0]
+    code, out, _ = call(*question)
+    assert code == 0
+    assert "0.058540948 (+- 3.6e-02)" in out
+    assert found["notes"][0] in out
+
+
 BAD_THRESHOLDS = {
     "no task": ((), "--task is missing"),
     "another task": (("--task", "SpikedSLR(3, 1)"), "no thresholds for SpikedSLR"),
     "another model": (("--task", TASK, "--model", "LinearRegression()"), "with LinearRegression"),
     "negative width": (("--task", "AttentionIndexed(2, Wishart(-1))"), "rank_ratio must be > 0"),
+    "overflow": (
+        ("--task", "AttentionIndexed(2, Eigenvalues([1e200]))"),
+        "the largest must be between 1e-12 and 1e+12",
+    ),
+    "underflow": (("--task", "AttentionIndexed(2, Eigenvalues([1e-200]))"), "the largest must be between"),
     "unknown target": (("--task", "AttentionIndexed(2, Wishar(1))"), "did you mean 'Wishart'?"),
 }
 

@@ -64,15 +64,20 @@ def thresholds(
 
     attention = attention or ndl.TiedAttention()
     found = ndl.thresholds(asked, attention)
-    values = {name: float(getattr(found, name)) for name in _SENTENCES}
-    said = {name: _SENTENCES[name][math.isinf(value)] for name, value in values.items()}
+    values = {name: getattr(found, name) for name in _SENTENCES}
+    said = {name: _SENTENCES[name][math.isinf(float(value))] for name, value in values.items()}
     if as_json:
-        print(dumps({"task": asked, "model": attention, **values, "sentences": said}))
+        numbers = {name: value.value for name, value in values.items()}
+        errors = {name: value.error for name, value in values.items()}
+        more = {"errors": errors, "sentences": said, "notes": list(found.notes)}
+        print(dumps({"task": asked, "model": attention, **numbers, **more}))
         return
     print(f"Thresholds: {asked!r}, {attention!r}")
     for name, value in values.items():
-        shown = "infinite" if math.isinf(value) else f"{value:.8g}"
-        print(f"  {name:<15} {shown:<12} {said[name]}")
+        shown = "infinite" if math.isinf(float(value)) else f"{value:.8g} (+- {value.error:.1e})"
+        print(f"  {name:<15} {shown:<23} {said[name]}")
+    for note in found.notes:
+        print(f"  {'note':<15} {note}")
 
 
 def spectrum(

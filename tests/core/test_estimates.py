@@ -2,6 +2,8 @@
 
 import json
 import math
+import sys
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -29,8 +31,28 @@ def test_the_kind_is_one_of_two():
 
 @pytest.mark.exact
 @pytest.mark.parametrize("kind", ["numerical", "stderr"])
-def test_a_known_constant_shifts_the_value_only(kind):
-    assert Estimate(1.5, 0.25, kind) + 2 == Estimate(3.5, 0.25, kind)
+def test_a_known_constant_shifts_the_value_and_keeps_the_error(kind):
+    shifted = Estimate(1.5, 0.25, kind) + 2
+    assert (shifted.value, shifted.kind) == (3.5, kind)
+    assert shifted.error == pytest.approx(0.25, rel=1e-14)
+    assert Estimate(1.5, 0.25, kind) + 0 == Estimate(1.5, 0.25, kind)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("kind", ["numerical", "stderr"])
+@pytest.mark.parametrize("constant", [1e6, -1e6, 1e12, 1e300])
+def test_a_large_constant_costs_digits_and_the_error_says_so(kind, constant):
+    small, error = 1 / 3, 1e-17
+    shifted = Estimate(small, error, kind) + constant
+    lost = abs(float(Fraction(small) + Fraction(constant) - Fraction(shifted.value)))
+    assert lost > error
+    assert lost <= shifted.error <= 4 * abs(constant) * sys.float_info.epsilon
+    assert (Estimate(small, math.inf, kind) + constant).error == math.inf
+
+
+def test_a_format_is_that_of_the_value():
+    assert f"{Estimate(0.125, 1e-9):.4f}" == "0.1250"
+    assert f"{Estimate(0.125, 1e-9)}" == str(Estimate(0.125, 1e-9))
 
 
 def test_two_estimates_are_never_added_silently():

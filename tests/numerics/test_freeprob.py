@@ -123,9 +123,9 @@ def test_outside_the_support_everything_is_elementary():
             below, above = law.truncated(delta, pieces[0, 0] - 0.5), law.truncated(delta, pieces[-1, 1] + 0.5)
             e = pieces[0, 0] - 0.5
             square = law.square + delta**2 - 2 * e * law.mean + e * e
-            expected = Truncated(square, 2 * delta, 2 * (e - law.mean), 2.0, 0.0, 2.0, 1.0)
+            expected = Truncated(square, 2 * delta, 2 * (e - law.mean), 2.0, 0.0, 2.0, 1.0, law.square - e * law.mean)
             np.testing.assert_allclose(below, expected, rtol=1e-10, atol=1e-10)
-            np.testing.assert_allclose(above, np.zeros(7), atol=1e-10)
+            np.testing.assert_allclose(above, np.zeros(8), atol=1e-10)
 
 
 @pytest.mark.exact

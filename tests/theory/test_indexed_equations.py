@@ -270,7 +270,7 @@ def test_sequences_that_agree_with_the_answer_are_met_whatever_the_number_of_tok
 )
 def test_every_point_converges_across_interpolation(tokens, lam, points):
     task = ndl.AttentionIndexed(tokens, ndl.Wishart(0.5), 0.5)
-    edge = ndl.thresholds(task, ndl.TiedAttention()).interpolation
+    edge = ndl.thresholds(task, ndl.TiedAttention()).interpolation.value
     for alpha in np.geomspace(edge / 5, 20 * edge, points):
         found = ndl.predict(task, ndl.TiedAttention(), ndl.Ridge(float(alpha), lam))
         assert found.status is ndl.Status.CONVERGED

@@ -101,7 +101,7 @@ def test_a_small_penalty_leads_to_none():
     np.testing.assert_allclose(near.delta, exact.delta, rtol=1e-6)
     np.testing.assert_allclose(near.eps, exact.eps, atol=1e-6)
     assert np.all(
-        (exact.eps > 0) == (a < thresholds(ndl.AttentionIndexed(1, ndl.Wishart(0.5), 0.5), TIED).interpolation)
+        (exact.eps > 0) == (a < thresholds(ndl.AttentionIndexed(1, ndl.Wishart(0.5), 0.5), TIED).interpolation.value)
     )
 
 
@@ -154,7 +154,7 @@ def test_nothing_beats_bayes():
 @pytest.mark.exact
 def test_bayes_recovers_from_its_threshold_on():
     task = ndl.AttentionIndexed(2, ndl.Wishart(0.3))
-    edge = thresholds(task, TIED).bayes_recovery
+    edge = thresholds(task, TIED).bayes_recovery.value
     assert indexed_bayes.noise_for(task, 1.001 * edge) == 0.0
     assert 0 < indexed_bayes.least_error(task, indexed_bayes.noise_for(task, 0.999 * edge)) < 0.01
     assert indexed_bayes.noise_for(task.replace(noise_var=0.1), 1.001 * edge) > 1e-3
@@ -191,8 +191,8 @@ def test_reference_values_of_thresholds(case):
         (found.interpolation, "alpha_interp_Delta0"),
         (noisy.interpolation, "alpha_interp_Delta05"),
     ):
-        assert abs(value - expected[name]) <= case["tol"]
-    assert noisy.recovery == noisy.bayes_recovery == math.inf
+        assert abs(value.value - expected[name]) <= case["tol"]
+    assert noisy.recovery.value == noisy.bayes_recovery.value == math.inf
 
 
 @pytest.mark.exact
@@ -200,11 +200,11 @@ def test_reference_values_of_thresholds(case):
 def test_tokens_enter_through_one_number(tokens):
     for noise in (0.0, 0.5):
         one, many = (
-            thresholds(ndl.AttentionIndexed(t, ndl.Wishart(0.3), noise), TIED).interpolation for t in (1, tokens)
+            thresholds(ndl.AttentionIndexed(t, ndl.Wishart(0.3), noise), TIED).interpolation.value for t in (1, tokens)
         )
         assert many == pytest.approx(2 * one / (tokens**2 + tokens - 2), rel=1e-12)
     direct = thresholds(ndl.AttentionIndexed(tokens, ndl.Wishart(0.3)), ndl.DirectAttention())
-    assert direct.interpolation == direct.recovery == 1 / (tokens**2 + tokens - 2)
+    assert direct.interpolation.value == direct.recovery.value == 1 / (tokens**2 + tokens - 2)
 
 
 @pytest.mark.exact
@@ -212,9 +212,9 @@ def test_targets_of_one_rank_share_their_thresholds():
     """Where S0 is found depends on its rank, not on its eigenvalues."""
     flat = ndl.AttentionIndexed(2, ndl.Eigenvalues([0.0, 1.0], [0.7, 0.3]))
     wishart = ndl.AttentionIndexed(2, ndl.Wishart(0.3))
-    assert thresholds(flat, TIED).recovery == pytest.approx(thresholds(wishart, TIED).recovery, rel=1e-12)
+    assert float(thresholds(flat, TIED).recovery) == pytest.approx(float(thresholds(wishart, TIED).recovery), rel=1e-12)
     # and that is where the error of the ridgeless solution goes
-    law, a = flat.target.law, thresholds(flat, TIED).recovery * flat.components
+    law, a = flat.target.law, thresholds(flat, TIED).recovery.value * flat.components
     below, above = (2 * f * a * unpenalised(law, f * a, law.square).delta ** 2 for f in (0.98, 1.02))
     assert below > 1e-4
     assert above < 1e-12

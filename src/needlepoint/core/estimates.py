@@ -41,10 +41,18 @@ class Estimate:
         return self.value
 
     def __add__(self, constant: float) -> Estimate:
-        """Shift by an exactly known constant; two estimates are not added here."""
+        """Shift by an exactly known constant; two estimates are not added here. A large constant costs digits: the
+        rounding of the sum is added to a bound, and no standard error is below it."""
         if isinstance(constant, Estimate):
             return NotImplemented
-        return Estimate(self.value + constant, self.error, self.kind)
+        value = self.value + constant
+        rounding = math.ulp(value) if constant and math.isfinite(value) else 0.0
+        error = self.error + rounding if self.kind == "numerical" else max(self.error, rounding)
+        return Estimate(value, error, self.kind)
+
+    def __format__(self, spec: str) -> str:
+        """The value in a number's format; with none, value and error."""
+        return format(self.value, spec) if spec else str(self)
 
     @property
     def finite(self) -> bool:

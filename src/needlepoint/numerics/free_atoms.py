@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from needlepoint.numerics.freeprob import Complex, FreeSum, Truncated
+from needlepoint.numerics.freeprob import Complex, FreeSum, Truncated, from_integrals
 
 _AT_ONCE = 2_000_000  # complex numbers in memory
 _ROUGH, _NEWTON, _HALVINGS, _HEIGHTS = 3, 40, 54, 30
@@ -131,7 +131,8 @@ class Atoms(FreeSum):
     def truncated(self, delta: np.ndarray | float, eps: np.ndarray | float) -> Truncated:
         r"""eq:atoms-truncated. The integrals $I_{jk}$ with $g = G_0(w)$, $z = w + \delta^2G_0(w)$ and $dg = G_0'(w)dw$
         along a path from $w(\epsilon)$ over the atoms to the real axis right of them: straight up as far as the
-        nearest atom is away, on in steps that grow with the distance, and down a quarter circle."""
+        nearest atom is away, on in steps that grow with the distance, and down a quarter circle. The overlap has
+        $\frac12(z - \epsilon)^2$ and $\sum_ia_is_i/(w - s_i)$ in place of $g$."""
         delta, eps = np.broadcast_arrays(np.asarray(delta, dtype=float), np.asarray(eps, dtype=float))
         w = self.subordinate(eps, delta).ravel()
         panels = self._panels(w)
@@ -143,8 +144,7 @@ class Atoms(FreeSum):
             eps.ravel(),
             per_point=self.s.size * nodes,
         )
-        i01, i11, i21, i02, i12, i03 = (x.reshape(delta.shape) for x in found)
-        return Truncated(i03 / 3, 2 * delta * i12, -i02, 2 * i12 + 8 * delta**2 * i21, -4 * delta * i11, 2 * i01, i01)
+        return from_integrals(delta, [x.reshape(delta.shape) for x in found])
 
     def _panels(self, w: Complex) -> int:
         near = np.array([np.min(np.abs(x - self.s)) for x in w])
@@ -167,13 +167,16 @@ class Atoms(FreeSum):
         points.append(w.real[:, None] + radius)
         steps.append(radius * (-0.5j * np.pi * dt))
         path, dw = np.concatenate(points, axis=1), np.concatenate(steps, axis=1)
-        g, slope = self._sums(path)
-        dg, z = slope * dw, path + (delta**2)[:, None] * g - eps[:, None]
+        inverse = 1.0 / (path[..., None] - self.s)
+        g, squares = inverse @ self.a, inverse**2 @ np.stack([self.a, self.a * self.s], axis=1)
+        dg, tilted = np.moveaxis(-squares * dw[..., None], -1, 0)
+        z = path + (delta**2)[:, None] * g - eps[:, None]
 
-        def integral(integrand: Complex) -> np.ndarray:
-            return np.sum((integrand * dg).imag, axis=1) / np.pi
+        def integral(integrand: Complex, d: Complex) -> np.ndarray:
+            return np.sum((integrand * d).imag, axis=1) / np.pi
 
-        return tuple(integral(f) for f in (z, g * z, g * g * z, z**2, g * z**2, z**3))
+        moments = (integral(f, dg) for f in (z, g * z, g * g * z, z**2, g * z**2, z**3))
+        return (*moments, integral(z**2, tilted) / 2)
 
     # --- the support ------------------------------------------------------------------------------
 

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from scipy import interpolate
 
+from needlepoint.numerics import wishart_series
+
 Complex: TypeAlias = Any  # an array; the types of numpy lose track of complex ones
 
 _CLUSTERED = 48  # Gauss nodes a panel of the support
@@ -24,8 +26,10 @@ _TABLE = 129  # points a panel where the distribution function is tabled
 
 
 class Truncated(NamedTuple):
-    r"""eq:truncated. $J(\delta, \epsilon) = \int(x - \epsilon)_+^2\mu_\delta(dx)$, its derivatives by $\delta$ (1) and
-    $\epsilon$ (2), and the mass above $\epsilon$."""
+    r"""eq:truncated, eq:cut-overlap. $J(\delta, \epsilon) = \int(x - \epsilon)_+^2\mu_\delta(dx)$, its derivatives by
+    $\delta$ (1) and $\epsilon$ (2), the mass above $\epsilon$, and the overlap $\frac1d\mathrm{Tr}S_0(S_0 + \delta Z -
+    \epsilon)_+ = J - \frac\delta2\partial_1J - \frac\epsilon2\partial_2J$ of what is left with $S_0$, without that
+    difference."""
 
     J: np.ndarray
     d1: np.ndarray
@@ -34,6 +38,14 @@ class Truncated(NamedTuple):
     d12: np.ndarray
     d22: np.ndarray
     above: np.ndarray
+    overlap: np.ndarray
+
+
+def from_integrals(delta: np.ndarray, found: Sequence[np.ndarray]) -> Truncated:
+    r"""eq:wishart-truncated. From $I_{01}, I_{11}, I_{21}, I_{02}, I_{12}, I_{03}$ and the overlap."""
+    i01, i11, i21, i02, i12, i03, overlap = found
+    second = 2 * i12 + 8 * delta**2 * i21
+    return Truncated(i03 / 3, 2 * delta * i12, -i02, second, -4 * delta * i11, 2 * i01, i01, overlap)
 
 
 class Nodes(NamedTuple):
@@ -169,13 +181,22 @@ class MarchenkoPastur(FreeSum):
         8\delta^2I_{21}$, with $I_{jk} = \frac1\pi\mathrm{Im}\int_{g(\epsilon)}^{0+}g^j(z(g) - \epsilon)^kdg$, $z(g) =
         \frac1g + \frac k{b - g} + \delta^2g$, elementary in $g(\epsilon)$.
         """
-        delta, e = np.broadcast_arrays(np.asarray(delta, dtype=float), np.asarray(eps, dtype=float))
-        b, k, t = self.mean, self.ratio, delta * delta
-        g = self.resolvent(e, delta)
-        u, c = b - g, t * b - e
+        shape = np.broadcast_shapes(np.shape(delta), np.shape(eps))
+        d, e = (np.broadcast_to(np.asarray(x, dtype=float), shape).ravel() for x in (delta, eps))
+        g = self.resolvent(e, d)
         above = g.imag < 0
         a = np.where(above, np.arctan2(g.imag, g.real), np.where(g.real < 0, -np.pi, 0.0))
-        A = np.where(above, np.arctan2(-g.imag, b - g.real), np.where(g.real > b, np.pi, 0.0))
+        found = self._closed(d * d, e, g, a)
+        wide = np.abs(g) < wishart_series.SMALL * self.mean
+        if np.any(wide):
+            found[:, wide] = wishart_series.integrals(self.mean, (d * d)[wide], e[wide], g[wide], a[wide])
+        return from_integrals(d.reshape(shape), [x.reshape(shape) for x in found])
+
+    def _closed(self, t: np.ndarray, e: np.ndarray, g: Complex, a: np.ndarray) -> np.ndarray:
+        """(7, n): the integrals in powers and arguments of g and of b - g."""
+        b, k = self.mean, self.ratio
+        u, c = b - g, t * b - e
+        A = np.where(g.imag < 0, np.arctan2(-g.imag, b - g.real), np.where(g.real > b, np.pi, 0.0))
         g2, g3, g4 = g**2, g**3, g**4
         p01 = a - k * A + (t * g2 / 2 - e * g).imag
         p11 = -k * b * A + ((1 - k) * g + t * g3 / 3 - e * g2 / 2).imag
@@ -210,15 +231,14 @@ class MarchenkoPastur(FreeSum):
                 - (e**3 + 6 * t * e + 6 * k * c * t - 3 * k * b * t**2) * g
             ).imag
         )
-        return Truncated(
-            -p03 / (3 * np.pi),
-            -2 * delta * p12 / np.pi,
-            p02 / np.pi,
-            -(2 * p12 + 8 * t * p21) / np.pi,
-            4 * delta * p11 / np.pi,
-            -2 * p01 / np.pi,
-            -p01 / np.pi,
+        overlap = (
+            (1 + k - b * e) * a
+            - (1 + k - b * e - k * b * c * t) * A
+            + b / 2 * (1 / u - 1 / g).imag
+            + k * b / 2 * (k**2 / (3 * u**3) + c**2 / u + t**2 * g + 2 / u + b / u**2).imag
+            + k * b * (c / (b * u) + k * c / (2 * u**2) - k * t / u).imag
         )
+        return -np.array([p01, p11, p21, p02, p12, p03, overlap]) / np.pi
 
     def _critical(self, delta: float) -> Complex:
         """The roots g of z'(g) = 0, real and complex."""

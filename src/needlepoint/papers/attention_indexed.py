@@ -141,7 +141,7 @@ def _error_points(size: Size) -> list[Point]:
 def _draw_errors(records: Sequence[Record]) -> Drawing:
     from needlepoint.plotting.metrics import MetricPanel, metric_panels
 
-    (edge,) = (r.result.interpolation for r in records if r.point.verb == "thresholds")
+    (edge,) = (float(r.result.interpolation) for r in records if r.point.verb == "thresholds")
     shown, rows = [], []
     for metric, title in _ERRORS.items():
         found = [line(records, "errors", _penalty(lam), metric, colour=i) for i, lam in enumerate(_PENALTIES)]
@@ -316,7 +316,7 @@ def _draw_thresholds(records: Sequence[Record]) -> Drawing:
         mine = [r for r in records if r.point.model == model and r.point.task.noise_var == noise]  # pyright: ignore
         for tokens in (2, *_OTHERS):
             found = [
-                (float(r.point.x or 0), getattr(r.result, which), 2 * r.point.task.components)  # pyright: ignore
+                (float(r.point.x or 0), float(getattr(r.result, which)), 2 * r.point.task.components)  # pyright: ignore
                 for r in labelled(mine, f"{tokens} tokens")
             ]
             at, scaled = [k for k, _, _ in found], [directions * alpha for _, alpha, directions in found]

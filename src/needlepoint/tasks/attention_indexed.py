@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.specs import Spec, choice, count, nested, real, spec
 from needlepoint.tasks.targets import Target
 
@@ -29,6 +30,13 @@ class AttentionIndexed(Spec):
         lo=0.0, open_lo=True, largest=1e6, default=1.0, why="it is the inverse temperature of labels"
     )
     readout: str = choice("seq2lab", "seq2seq", default="seq2lab")
+
+    def check(self) -> None:
+        if self.tokens == 1 and self.beta_star != 1:
+            raise InvalidParameter(
+                f"AttentionIndexed(tokens=1, beta_star={self.beta_star:g}): beta_star must be 1 (the label of one "
+                "token is its score, which no softmax sees); scale the target instead."
+            )
 
     @property
     def components(self) -> float:

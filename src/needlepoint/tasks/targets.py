@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # specs are read where nothing is computed, and those load sc
     from needlepoint.numerics.free_atoms import Atoms
     from needlepoint.numerics.freeprob import FreeSum
 
+_LARGEST = 1e12  # of given eigenvalues, and one over it the smallest of their largest
 _EXACT, _BINS = 200, 300  # largest eigenvalues of a power law that are kept, and bins that the others are put in
 
 
@@ -32,6 +33,13 @@ class Target(Spec):
     def rank(self) -> float:
         """The share of eigenvalues that are not zero."""
         raise NotImplementedError
+
+    @property
+    def concentration(self) -> float:
+        r"""eq:indexed-kurtosis. $\sum_is_i^4/(\sum_is_i^2)^2$: one over the number of directions that carry the scores,
+        a twelfth of the excess kurtosis of a diagonal one. It vanishes in the limit of many eigenvalues of each size.
+        """
+        return 0.0
 
     def draw(self, rng: np.random.Generator, d: int) -> np.ndarray:
         """The eigenvalues (d,) of one matrix."""
@@ -76,6 +84,12 @@ class Eigenvalues(Target):
         counted = [v for v, w in zip(self.values, self.weights or (1.0,) * len(self.values), strict=False) if w > 0]
         if not any(counted):
             raise InvalidParameter("Eigenvalues: one that counts must be positive (a target of zeros has no labels).")
+        if max(self.values) > _LARGEST or max(counted) < 1 / _LARGEST:
+            far = max(self.values) if max(self.values) > _LARGEST else max(counted)
+            raise InvalidParameter(
+                f"Eigenvalues: the largest must be between {1 / _LARGEST:g} and {_LARGEST:g}, got {far:g} (powers of "
+                "others leave the range of floating-point numbers); scores have a unit that can be changed with beta."
+            )
         if self.weights is None:
             return
         if len(self.weights) != len(self.values):
@@ -99,6 +113,16 @@ class Eigenvalues(Target):
     @property
     def rank(self) -> float:
         return float(self._law.a[self._law.s > 0].sum())
+
+    def concentration_at(self, d: int) -> float:
+        """`concentration` if d eigenvalues are drawn."""
+        law = self._law
+        return float(law.a @ law.s**4) / (d * law.square**2)
+
+    @property
+    def smallest_d(self) -> int:
+        """Where the rarest eigenvalue occurs once."""
+        return round(1 / float(self._law.a.min()))
 
     def eigenvalues(self) -> np.ndarray:
         """The different ones."""
@@ -145,6 +169,11 @@ class PowerLaw(Target):
     @property
     def rank(self) -> float:
         return 1.0
+
+    @property
+    def concentration(self) -> float:
+        squares = np.arange(1, self.d + 1) ** (-2.0 * self.exponent)
+        return float(np.sum(squares**2) / np.sum(squares) ** 2)
 
     def eigenvalues(self) -> np.ndarray:
         """All of them, largest first."""

@@ -20,15 +20,13 @@ from needlepoint.models.attention import DirectAttention, TiedAttention
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 from needlepoint.tasks.targets import Eigenvalues
 from needlepoint.theory import indexed_linear
+from needlepoint.theory.indexed_doubt import advice, answers, doubts
 from needlepoint.theory.indexed_equations import Model
 from needlepoint.theory.indexed_exact import interpolating, one_token
 from needlepoint.theory.indexed_solutions import Outcome, Solution, default_tolerance, solve
 from needlepoint.theory.indexed_spectrum import spectrum
 from needlepoint.theory.predicting import Options
-from needlepoint.theory.thresholds import thresholds
-
-MANY = 1e-3
-"""A share of sequences with more than one minimum beyond this is not trusted."""
+from needlepoint.theory.thresholds import interpolation
 
 METRICS = {
     "risk": "test",
@@ -106,6 +104,14 @@ def _spectrum(task: AttentionIndexed, model: Model, found: Solution) -> Spectrum
     )
 
 
+def _scales(task: AttentionIndexed, alpha: float) -> dict[str, float]:
+    """What is small is small beside these: the target, the error of no attention at all, a whole matrix."""
+    square = task.target.law.square
+    loss = 2 * square + task.noise_var if task.tokens == 1 else float(task.tokens)
+    scales = {"estimation_error": square, "rank_fraction": 1.0, "energy": alpha * loss}
+    return {metric: scales.get(metric, loss) for metric in METRICS}
+
+
 def unit(model: Model) -> float:
     r"""$\tilde\lambda/\lambda$: the penalty on W is one on the trace of S times this."""
     return math.sqrt(model.width_ratio) if isinstance(model, TiedAttention) else 1.0
@@ -121,7 +127,8 @@ def _solved(
     level: int | None = None,
 ) -> Solution:
     if penalty == 0 and task.tokens > 1:
-        edge = thresholds(task, model).interpolation
+        # beyond the width of W, too, these are the equations; the rank of their solution then flags it
+        edge = 1 / (2 * task.components) if isinstance(model, DirectAttention) else interpolation(task).alpha.value
         if alpha >= edge:
             raise NoTheory(
                 f"no equations for softmax without a penalty beyond interpolation (alpha={alpha:g} >= {edge:.6g}); "
@@ -172,25 +179,20 @@ def _prediction(
     found: Solution,
     notes: tuple[str, ...],
 ) -> Prediction:
-    learned, rank, rivals = found.learned, found.value.rank, found.value.rivals
-    metrics = {metric: found.estimate(name) for metric, name in METRICS.items()}
-    doubts = []
-    if found.replicon >= 1:
-        doubts.append(f"replica symmetry is unstable (replicon {found.replicon:.3g} >= 1)")
-    if rivals > MANY:
-        doubts.append(f"{100 * rivals:.2g} % of sequences have more than one minimum")
-    if isinstance(model, TiedAttention) and rank > model.width_ratio:
-        doubts.append(f"the solution has rank {rank:.3g} d, and W is only {model.width_ratio:g} d wide")
+    learned, against = found.learned, doubts(task, model, found)
+    solved = found.status is not Status.MAX_STEPS
+    every = {metric: found.estimate(name) for metric, name in METRICS.items()}
+    metrics, empty = answers(every, against.shares, _scales(task, resolved.alpha))
     status = found.status
     if status is Status.NOISE_LIMITED:
         notes += (
             f"{options.tol or default_tolerance(task):g} of the target's mean square was asked for and is not reached.",
         )
-    if status is Status.MAX_STEPS:
+    if not solved:
         notes += (f"the equations are not solved: the largest step that is left is {found.residual:.1g}.",)
-    if doubts:
-        notes += (f"not to be trusted: {'; '.join(doubts)}.",)
-        status = status if status is Status.MAX_STEPS else Status.UNSTABLE
+    if against.reasons:
+        notes += (f"not to be trusted: {'; '.join(against.reasons)}.",)
+        status = Status.UNSTABLE if solved else status
     return Prediction(
         task,
         model,
@@ -198,11 +200,12 @@ def _prediction(
         metrics,
         status=status,
         overlaps=IndexedOverlaps(found.value.m, found.value.q),
-        overlaps_error={"m": found.error.m, "q": found.error.q},
-        notes=notes,
+        overlaps_error={"m": found.known(found.error.m), "q": found.known(found.error.q)},
+        notes=notes + empty + advice(task),
         seed=options.seed,
         resolved=(task, model, resolved),
-        stable=not doubts,
+        stable=not against.unstable if solved else None,
+        doubt=against.shares if solved else {},
         replicon=found.replicon,
         residual=found.residual,
         conjugates={"m": learned.m, "q": learned.q, "response": learned.Sigma, "susceptibility": found.state.Sigma}

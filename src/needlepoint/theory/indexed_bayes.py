@@ -14,10 +14,12 @@ from needlepoint.core.estimates import Estimate
 from needlepoint.core.overlaps import IndexedOverlaps
 from needlepoint.core.results import Measurement, Prediction
 from needlepoint.core.spectra import Spectrum
+from needlepoint.core.status import Status
 from needlepoint.learners import BayesOptimal
 from needlepoint.numerics.freeprob import FreeSum
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 from needlepoint.tasks.targets import Eigenvalues
+from needlepoint.theory.indexed_doubt import not_gaussian
 from needlepoint.theory.indexed_rules import losses
 from needlepoint.theory.indexed_spectrum import LEVELS
 from needlepoint.theory.predicting import Options
@@ -42,6 +44,8 @@ def predict_bayes(task: AttentionIndexed, model: None, learner: BayesOptimal, op
     notes = ()
     if tau == 0.0 and learner.alpha is not None:
         notes = (f"the target is known exactly from alpha = {recovery(task):.6g} on.",)
+    heavy = not_gaussian(task)
+    notes += tuple(f"the risks are not to be trusted: {reason}." for reason in heavy)
     return Prediction(
         task,
         model,
@@ -51,6 +55,7 @@ def predict_bayes(task: AttentionIndexed, model: None, learner: BayesOptimal, op
             "clean_risk": Estimate(clean.value, clean.error + rounding),
             "estimation_error": Estimate(error, rounding if tau else 0.0),
         },
+        status=Status.UNSTABLE if heavy else Status.CONVERGED,
         overlaps=IndexedOverlaps(Q0 - error, Q0 - error),
         overlaps_error={"m": rounding, "q": rounding},
         notes=notes,

@@ -100,8 +100,7 @@ class Equations:
             Q0 = self.law.square
             return State(eta * Q0, eta**2 * (Q0 + delta**2), eta / learned.m)
         at: Truncated = self.law.truncated(delta, eps)
-        m = eta * (at.J - delta * at.d1 / 2 - eps * at.d2 / 2)
-        return State(float(m), float(eta**2 * at.J), float(at.d1 / (2 * delta * learned.Sigma)))
+        return State(float(eta * at.overlap), float(eta**2 * at.J), float(at.d1 / (2 * delta * learned.Sigma)))
 
     def map(self, x: np.ndarray) -> np.ndarray:
         """In the coordinates log q, atanh(m / sqrt(q Q)), log Sigma: (rows, 3)."""

@@ -63,7 +63,7 @@ def interpolating(task: AttentionIndexed, model: Model, alpha: float, seed: int 
 
 def _learned(cut: Cut, a: float, Q: float, penalty: float = 0.0) -> tuple[float, float, float]:
     """m, q and what is left of the equations."""
-    q, m = float(cut.at.J), float(cut.at.J - cut.delta * cut.at.d1 / 2 - cut.eps * cut.at.d2 / 2)
+    q, m = float(cut.at.J), float(cut.at.overlap)
     missed = float(cut.eps * cut.stiffness(a)) - penalty if penalty else 0.0
     return m, q, max(abs(float(cut.balance(a, Q))), abs(missed))
 

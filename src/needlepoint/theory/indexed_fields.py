@@ -17,6 +17,9 @@ BLOCK = 1024
 """Nodes that are computed at once: one shape, so that a number of tokens compiles once."""
 
 _CUT = 1e-8  # weight of a node, relative to the largest, below which it is left out
+RADIUS = math.sqrt(-2 * math.log(_CUT))
+"""Of a lattice."""
+
 _FAR = 1e-4  # distance to a minimum, relative to its size, that is not settled
 _APART = 1e-3  # minima whose coordinates differ by more, relative to their size, are two
 
@@ -56,7 +59,7 @@ class Base(NamedTuple):
 def lattice(spacing: float) -> tuple[Base, ...]:
     """Two tokens: the points (k + 1/2) spacing of a lattice in four dimensions, of which a quarter is enough. The loss
     does not change if all scores change sign, or if the tokens are swapped."""
-    half = np.arange(0.5, math.sqrt(-2 * math.log(_CUT)) / spacing) * spacing
+    half = np.arange(0.5, RADIUS / spacing) * spacing
     both = np.concatenate([-half[::-1], half])
     x1, x2, y1, y2 = (g.ravel() for g in np.meshgrid(half, half, both, both, indexing="ij"))
     weight = np.exp(-(x1**2 + x2**2 + y1**2 + y2**2) / 2)

@@ -15,7 +15,7 @@ from scipy.optimize import elementwise
 from needlepoint.numerics.free_atoms import Atoms
 from needlepoint.numerics.freeprob import FreeSum, Truncated
 
-_SMALLEST, _LARGEST = 1e-9, 1e9  # of delta
+_SMALLEST, _LARGEST = 1e-9, 1e9  # of delta, over the root of Q
 _TINY = 1e-4  # a ray without a root may have ended where the sign of the balance is rounding
 _STEPS = 100
 _RAYS = 9  # that the best one is looked for between
@@ -51,7 +51,7 @@ def on_ray(law: FreeSum, t: Any, a: Any, Q: Any, near: np.ndarray | None = None)
     a delta to begin with.
     """
     t, a, Q = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (t, a, Q)))
-    low, high = np.full(t.shape, np.log(_SMALLEST)), np.full(t.shape, np.log(_LARGEST))
+    low, high = (np.log(Q) / 2 + np.log(end) for end in (_SMALLEST, _LARGEST))
     x = np.log(Q / (2 * a)) / 2  # where all is cut off
     if near is not None and np.shape(near) == x.shape:
         x = np.where(near > _TINY * np.exp(x), np.log(near), x)

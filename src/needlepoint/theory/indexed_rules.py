@@ -2,43 +2,92 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from needlepoint.core.errors import NoTheory
 from needlepoint.core.estimates import Estimate
+from needlepoint.numerics.gaussian import sobol_normals
 from needlepoint.tasks.attention_indexed import AttentionIndexed
-from needlepoint.theory.indexed_fields import Base, lattice, scrambled, test_losses
+from needlepoint.theory.indexed_fields import RADIUS, Base, lattice, scrambled, test_losses
 
 Rule = tuple[Base, ...]
 """Blocks of nodes."""
 
 MOST_TOKENS = 6
+"""Of equations that are iterated: a sequence has T(T + 1) - 2 fields."""
+
+MOST_IN_A_ROW = 2000
+"""Tokens of a test error, which needs one row of scores at a time."""
+
+STEEPEST = 10.0
+"""Inverse temperature of labels beyond which lattices are not built: so steep a step has too few of their nodes."""
+
+SMOOTH, JUMPING = (0.5, 0.2), (2.0, 1.0)
+"""The error of a lattice is at most so much of the last change, and of the one before: where the integrand is
+analytic, and where minima jump between its nodes, so that changes fall slowly and can be small by chance."""
 
 _SPACINGS = (1.0, 0.8, 0.6, 0.5, 0.42, 0.36, 0.31)  # of the lattice for two tokens, at inverse temperature 1
 _LEVELS = (10, 12, 14)  # log2 of the Sobol points a scrambling
 _SCRAMBLES = 8
-_FALLS = (0.5, 0.2)  # the error of a lattice is at most so much of the last change, and of the one before
+_NODES = 2e6  # of a lattice, at most (80 MB)
 _CUT_OFF = 1e-6  # the part of a mean that is lost beyond the lattice's radius, at most
+_ROWS = 2**21  # numbers of a scrambling of rows
 
 
-def rule_levels(task: AttentionIndexed, seed: int) -> list[tuple[Rule, ...]]:
-    """From coarse to fine: one lattice for two tokens, several scramblings of Sobol points for more."""
+class Levels(Sequence[tuple[Rule, ...]]):
+    """Rules from coarse to fine, each built when it is asked for."""
+
+    def __init__(self, makers: Sequence[Callable[[], tuple[Rule, ...]]]) -> None:
+        self.makers = makers
+
+    def __len__(self) -> int:
+        return len(self.makers)
+
+    def __getitem__(self, place: Any) -> Any:
+        return Levels(self.makers[place]) if isinstance(place, slice) else self.makers[place]()
+
+    def __iter__(self) -> Iterator[tuple[Rule, ...]]:
+        return (make() for make in self.makers)
+
+
+def on_lattice(task: AttentionIndexed) -> bool:
+    """Whether means are sums over a lattice, rather than over scattered points."""
+    return task.tokens == 2 and task.beta_star <= STEEPEST
+
+
+def rule_levels(task: AttentionIndexed, seed: int) -> Levels:
+    """From coarse to fine: one lattice for two tokens, several scramblings of Sobol points for more and for labels
+    that are almost steps."""
     if task.tokens > MOST_TOKENS:
         raise NoTheory(
-            f"{task!r}: the means over {task.tokens} tokens are not computed, at most {MOST_TOKENS} are; "
-            "simulate(...) trains any number."
+            f"{task!r}: the equations of {task.tokens} tokens are not iterated, of at most {MOST_TOKENS} they are; "
+            "BayesOptimal and Ridge(lam=0) below interpolation are answered, and simulate(...) trains any number."
         )
-    if task.tokens == 2:
+    if on_lattice(task):
         sharp = max(1.0, math.sqrt(task.beta_star))  # steeper labels need a finer lattice
-        return [(lattice(h / sharp),) for h in _SPACINGS]
-    return [scrambled(round(task.components), level, _SCRAMBLES, seed) for level in _LEVELS]
+        spacings = [h / sharp for h in _SPACINGS if _nodes(h / sharp) <= _NODES]
+        return Levels([functools.partial(_one_lattice, h) for h in spacings])
+    return Levels([functools.partial(scrambled, round(task.components), level, _SCRAMBLES, seed) for level in _LEVELS])
 
 
-def combined(rows: np.ndarray, coarser: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def _one_lattice(spacing: float) -> tuple[Rule, ...]:
+    return (lattice(spacing),)
+
+
+def _nodes(spacing: float) -> float:
+    """Of a lattice: a quarter of a ball in four dimensions."""
+    return math.pi**2 / 8 * (RADIUS / spacing) ** 4
+
+
+def combined(
+    rows: np.ndarray, coarser: Sequence[np.ndarray], falls: tuple[float, float] = SMOOTH
+) -> tuple[np.ndarray, np.ndarray]:
     """The mean of (rules, k) values and its error: three standard errors of several scramblings. One lattice is
     compared with the two `coarser` ones before it (k,), because one change can be small by chance."""
     values = rows.mean(axis=0)
@@ -47,7 +96,7 @@ def combined(rows: np.ndarray, coarser: Sequence[np.ndarray]) -> tuple[np.ndarra
     if len(coarser) < 2:
         return values, np.full_like(values, np.inf)
     last, before = np.abs(values - coarser[-1]), np.abs(coarser[-1] - coarser[-2])
-    return values, np.maximum(_FALLS[0] * last, _FALLS[1] * before) + _CUT_OFF * np.abs(values)
+    return values, np.maximum(falls[0] * last, falls[1] * before) + _CUT_OFF * np.abs(values)
 
 
 def losses(task: AttentionIndexed, beta: float, m: float, q: float, seed: int) -> tuple[Estimate, Estimate]:
@@ -56,6 +105,8 @@ def losses(task: AttentionIndexed, beta: float, m: float, q: float, seed: int) -
     Q = Q0 + task.noise_var / 2
     if task.tokens == 1:
         return Estimate(2 * (Q - 2 * m + q), 0.0), Estimate(2 * (Q0 - 2 * m + q), 0.0)
+    if not on_lattice(task):
+        return _losses_by_rows(task, beta, m, q, seed)
     numbers = {"beta": beta, "beta_star": task.beta_star, "Q": Q, "Q0": Q0}
     *coarser, fine = (
         np.array([_sum(test_losses(task.tokens, numbers, m, q, base) for base in rule) for rule in rules])
@@ -67,3 +118,28 @@ def losses(task: AttentionIndexed, beta: float, m: float, q: float, seed: int) -
 
 def _sum(parts: Iterable[tuple[Any, Any]]) -> np.ndarray:
     return np.sum([[float(x) for x in part] for part in parts], axis=0)
+
+
+def _losses_by_rows(task: AttentionIndexed, beta: float, m: float, q: float, seed: int) -> tuple[Estimate, Estimate]:
+    r"""eq:indexed-rows. $T\,E|\mathrm{softmax}(\beta^*z^0) - \mathrm{softmax}(\beta z)|^2$ over one row: independent
+    scores, of variances $Q$ and $q$ off the diagonal and twice that on it, and covariance $m$ in the same way."""
+    T, Q0 = task.tokens, task.target.law.square
+    if T > MOST_IN_A_ROW:
+        raise NoTheory(
+            f"{task!r}: test errors of {T} tokens are not computed, of at most {MOST_IN_A_ROW} they are; thresholds do "
+            "not depend on them."
+        )
+    points = int(np.clip(math.log2(_ROWS / (2 * T)), 8, _LEVELS[-1]))
+    diagonal = np.where(np.arange(T) == 0, math.sqrt(2.0), 1.0)
+    rows = []
+    for normals in sobol_normals(2 * T, points, _SCRAMBLES, seed):
+        x, y = diagonal * normals[:, :T], diagonal * normals[:, T:]
+        rows.append([_row_loss(task.beta_star, beta, Q, m, q, x, y) for Q in (Q0 + task.noise_var / 2, Q0)])
+    values, errors = combined(T * np.array(rows), ())
+    return Estimate(float(values[0]), float(errors[0])), Estimate(float(values[1]), float(errors[1]))
+
+
+def _row_loss(beta_star: float, beta: float, Q: float, m: float, q: float, x: np.ndarray, y: np.ndarray) -> float:
+    z0 = math.sqrt(Q) * x
+    z = m / Q * z0 + math.sqrt(max(q - m * m / Q, 0.0)) * y
+    return float(np.mean(np.sum((special.softmax(beta_star * z0, axis=1) - special.softmax(beta * z, axis=1)) ** 2, 1)))

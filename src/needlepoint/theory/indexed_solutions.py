@@ -16,18 +16,19 @@ from needlepoint.models.attention import DirectAttention
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 from needlepoint.theory.indexed_equations import Equations, Learned, Model, fixed_point, unpack
 from needlepoint.theory.indexed_fields import Means, State
-from needlepoint.theory.indexed_rules import Rule, combined, rule_levels
+from needlepoint.theory.indexed_rules import JUMPING, SMOOTH, STEEPEST, Rule, combined, on_lattice, rule_levels
 from needlepoint.theory.indexed_spectrum import spread
 
-TOLERANCE, FEW_TOKENS = 1e-4, 2
-"""Of the estimation error, relative to the mean square of the target, up to so many tokens."""
+TOLERANCE = 1e-4
+"""Of the estimation error, relative to the mean square of the target, where means are sums over a lattice."""
 
 ROUGH = 1e-3
-"""The same for more tokens."""
+"""The same over scattered points."""
 
 _SETTLED = 1e-9
 _JUMPS = 1e-3  # a step that does not shrink is at most this where minima jump from node to node
 _LITTLE = 1e-6
+_FEW = 1e-7  # sequences with more than one minimum, beyond which means over nodes jump
 _HOPELESS = 0.005  # of the sequences, with more than one minimum
 _EASY = 0.05  # penalties below this are reached along a path
 _PATH = 4.0  # each step of the path divides the penalty by at most this
@@ -66,11 +67,15 @@ class Solution:
     """The numbers of coarser rules, the last one last."""
 
     def estimate(self, name: str) -> Estimate:
-        return Estimate(getattr(self.value, name), getattr(self.error, name))
+        """A number with its error, which is not known where the equations are not solved."""
+        return Estimate(getattr(self.value, name), self.known(getattr(self.error, name)))
+
+    def known(self, error: float) -> float:
+        return error if self.status is not Status.MAX_STEPS and math.isfinite(error) else math.inf
 
 
 def default_tolerance(task: AttentionIndexed) -> float:
-    return TOLERANCE if task.tokens <= FEW_TOKENS else ROUGH
+    return TOLERANCE if on_lattice(task) else ROUGH
 
 
 def outcome(equations: Equations, state: State, learned: Learned, means: Means) -> Outcome:
@@ -105,7 +110,7 @@ def solve(
     levels = rule_levels(task, seed)
     levels = levels if level is None else levels[level : level + 1]
     first = Equations(task, model, alpha, penalty, levels[0])
-    tested = levels[-1] if task.tokens > FEW_TOKENS else ()  # scattered points are the poorer rule
+    tested = () if on_lattice(task) else levels[-1]  # scattered points are the poorer rule
     empty = _nothing(first, levels)
     if near is not None and near.state.q > 0:  # S = 0 leads nowhere
         start, slope = near.state, near.slope
@@ -164,7 +169,8 @@ def _something(equations: Equations, start: State, slope: np.ndarray | None) -> 
 def _approached(equations: Equations) -> State:
     """A start near the solution: small penalties are reached from larger ones, with Sigma growing as they fall."""
     one = replace(equations, rules=equations.rules[:1])
-    Q0 = one.law.square * (one.task.beta_star / one.model.beta) ** 2
+    # scores that make the labels; steeper ones are made by no scores
+    Q0 = one.law.square * (min(one.task.beta_star, STEEPEST) / one.model.beta) ** 2
     start = State(0.5 * math.sqrt(one.law.square * Q0), 0.6 * Q0, 2.0)
     first = max(one.penalty, _EASY)
     steps = math.ceil(math.log(first / one.penalty) / math.log(_PATH)) if one.penalty > 0 else 0
@@ -186,7 +192,8 @@ def _at(
     found, slope = fixed_point(equations, start, _SETTLED, slope)
     states, means, rows = _outcomes(equations, found.x, tested)
     before = () if coarser is None else (*coarser.coarser, np.array(coarser.value))
-    value, error = combined(rows, before)
+    jumps = float(np.max(rows[:, Outcome._fields.index("rivals")])) > _FEW
+    value, error = combined(rows, before, JUMPING if jumps else SMOOTH)
     residual = float(np.max(found.residual))
     if 100 * _SETTLED < residual <= _JUMPS:
         # nodes whose minimum jumps: what is left to the fixed point is part of the error

@@ -86,8 +86,6 @@ def prediction(
         "train_loss": best.train_loss,
         "energy": best.energy,
     }
-    if status is Status.UNBOUNDED:  # a step of the iteration, and no infimum
-        metrics = {name: Estimate(e.value, math.inf, e.kind) for name, e in metrics.items()}
     if judged is not None:
         metrics["jump_weight"] = Estimate(judged.jump_weight, 3 * judged.jump_error)
     return Prediction(

@@ -4,28 +4,50 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy import optimize
 from threadpoolctl import threadpool_limits
 
 from needlepoint.core.errors import NoTheory
+from needlepoint.core.estimates import Estimate
 from needlepoint.core.specs import Spec
 from needlepoint.models.attention import DirectAttention, TiedAttention
-from needlepoint.numerics.free_atoms import Atoms
+from needlepoint.numerics.freeprob import FreeSum
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 from needlepoint.theory import indexed_bayes
+
+_ROUNDING = 1e-13  # relative, of truncated moments at a cut of zero; 3e-15 was seen
+_LEAST = 1e-28  # of the square of delta, relative to the target's, where noise is nothing beside rounding
+_SAME = 1e-9  # ranks over d that differ by less are one
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Sequences over d squared. `interpolation`: the most whose labels are all fitted as the penalty vanishes;
-    `recovery`: the fewest from which the model finds S0 as the penalty vanishes; `bayes_recovery`: the fewest from
-    which anything can. Infinite where noise never lets S0 be found."""
+    """Sequences over d squared, each with its error. `interpolation`: the most whose labels are all fitted as the
+    penalty vanishes (without noise: as the noise vanishes too); `recovery`: the fewest from which the model finds S0
+    as the penalty vanishes; `bayes_recovery`: the fewest from which anything can. Infinite where noise never lets S0
+    be found. Where W is too narrow for the solution only bounds are known: the value is the middle of them and the
+    error half their distance, and `notes` says so."""
 
-    interpolation: float
-    recovery: float
-    bayes_recovery: float
+    interpolation: Estimate
+    recovery: Estimate
+    bayes_recovery: Estimate
+    notes: tuple[str, ...] = ()
+
+
+class Edge(NamedTuple):
+    """Where a layer of full width changes its nature: sequences over d squared, and of its solution there the rank
+    over d and the noise delta."""
+
+    alpha: Estimate
+    rank: float
+    delta: float = 0.0
+
+
+NEVER = Estimate(math.inf)
 
 
 @threadpool_limits.wrap(limits=1, user_api="blas")  # its sums are small, and slower with more threads
@@ -36,48 +58,157 @@ def thresholds(task: Spec, model: Spec) -> Thresholds:
             f"no thresholds for {type(task).__name__} with {type(model).__name__}; AttentionIndexed with TiedAttention "
             "or DirectAttention has them."
         )
-    directions = 2 * task.components
+    bayes = NEVER if task.noise_var > 0 else _rounded(indexed_bayes.recovery(task))
     if isinstance(model, DirectAttention):
-        fitted = found = 1 / directions
-    else:
-        fitted, found = interpolation(task), _least_trace(task.target.rank)[0] / directions
+        fitted = _rounded(1 / (2 * task.components))
+        return Thresholds(fitted, NEVER if task.noise_var > 0 else fitted, bayes)
+    fitted, notes = _narrow_interpolation(task, model.width_ratio)
     if task.noise_var > 0:
-        return Thresholds(fitted, math.inf, math.inf)
-    return Thresholds(fitted, found, indexed_bayes.recovery(task))
+        return Thresholds(fitted, NEVER, NEVER, notes)
+    found, more = _narrow_recovery(task, model.width_ratio)
+    return Thresholds(fitted, found, bayes, notes + more)
 
 
-def interpolation(task: AttentionIndexed) -> float:
+def interpolation(task: AttentionIndexed) -> Edge:
     r"""eq:interpolation. $\alpha = \frac{\partial_1J(\delta, 0)}{4N\delta}$ at the root of $Q_0 + \Delta/2 = J(\delta,
-    0) - \frac\delta2\partial_1J(\delta, 0)$; without noise $\frac{1 - (1 - k)^2/2}{2N}$, k the rank of the target
-    over d."""
-    law, directions = task.target.law, 2 * task.components
+    0) - \frac\delta2\partial_1J(\delta, 0)$, which is the overlap of the positive part with $S_0$; without noise
+    $\frac{1 - (1 - k)^2/2}{2N}$, k the rank of the target over d."""
+    law, directions, k = task.target.law, 2 * task.components, task.target.rank
+    clean = (0.5 + k - k * k / 2) / directions
     if task.noise_var == 0:
-        return (1 - (1 - task.target.rank) ** 2 / 2) / directions
+        return Edge(_rounded(clean), (1 + k) / 2)
     Q = law.square + task.noise_var / 2
 
     def gap(log_delta: float) -> float:
-        at = law.truncated(math.exp(log_delta), 0.0)
-        return float(at.J - math.exp(log_delta) / 2 * at.d1) - Q
+        return float(law.truncated(math.exp(log_delta), 0.0).overlap) - Q
 
-    low = high = math.log(Q) / 2
-    while gap(high) < 0:
-        high += 1.0
-    while gap(low) > 0:
-        low -= 1.0
-    delta = math.exp(optimize.root_scalar(gap, bracket=(low, high), xtol=1e-14, rtol=1e-14).root)
-    return float(law.truncated(delta, 0.0).d1) / (2 * delta * directions)
+    def alpha(log_delta: float) -> float:
+        delta = math.exp(log_delta)
+        return float(law.truncated(delta, 0.0).d1) / (2 * delta * directions)
+
+    def crossing(shift: float) -> float | None:
+        """The logarithm of delta where the gap is this; None where that is nothing beside rounding."""
+        low = high = math.log(Q) / 2
+        while gap(high) < shift:
+            high += 1.0
+        while gap(low) > shift:
+            low -= 1.0
+            if low < math.log(_LEAST * law.square) / 2:
+                return None
+        return optimize.root_scalar(lambda x: gap(x) - shift, bracket=(low, high), xtol=1e-14, rtol=1e-14).root
+
+    # what rounding of the gap moves the root by, and this the threshold
+    root, *ends = (crossing(shift) for shift in (0.0, -_ROUNDING * Q, _ROUNDING * Q))
+    value, *others = (clean if x is None else alpha(x) for x in (root, *ends))
+    error = max(abs(other - value) for other in others) + _ROUNDING * value
+    if root is None:
+        return Edge(Estimate(value, error), (1 + k) / 2)
+    delta = math.exp(root)
+    return Edge(Estimate(value, error), min(1.0, float(law.truncated(delta, 0.0).above)), delta)
 
 
-def _least_trace(k: float) -> tuple[float, float]:
+def recovery(task: AttentionIndexed) -> Edge:
+    """eq:recovery for a layer of full width, without noise."""
+    k = task.target.rank
+    least, theta = least_trace(k)
+    noise = (theta - math.sin(theta) * math.cos(theta)) / math.pi  # the mass of a semicircle above 2 cos(theta)
+    return Edge(_rounded(least / (2 * task.components)), min(1.0, k + (1 - k) * noise))
+
+
+def least_trace(k: float) -> tuple[float, float]:
     r"""eq:recovery. $\min_th(t)$, $h(t) = kt^2 + 1 - (1 - k)^2 + (1 - k)\int(cu - t)_+^2$ over a semicircle, $c =
-    \sqrt{1 - k}$, and the ray t of the minimum."""
+    \sqrt{1 - k}$, and the angle of the minimum, $t = 2c\cos\theta$."""
     if k >= 1:
-        return 1.0, 0.0
-    semicircle, c = Atoms([0.0]), math.sqrt(1 - k)
+        return 1.0, math.pi / 2
 
-    def slope(t: float) -> float:
-        return 2 * k * t + (1 - k) * c * float(semicircle.truncated(1.0, t / c).d2)
+    def slope(log_theta: float) -> float:
+        theta = math.exp(log_theta)
+        return (1 - k) * _beyond(theta, 1) - 2 * k * math.cos(theta)
 
-    t = optimize.root_scalar(slope, bracket=(0.0, 2 * c), xtol=1e-14, rtol=1e-14).root
-    rest = float(np.asarray(semicircle.truncated(1.0, t / c).J))
-    return k * t * t + 1 - (1 - k) ** 2 + (1 - k) ** 2 * rest, t
+    low = high = math.log(math.pi / 2)
+    while slope(low) > 0:
+        low -= 5.0
+    theta = math.exp(optimize.root_scalar(slope, bracket=(low, high), xtol=1e-15, rtol=1e-15).root)
+    least = 4 * k * (1 - k) * math.cos(theta) ** 2 + k * (2 - k) + (1 - k) ** 2 * _beyond(theta, 2)
+    return least, theta
+
+
+def _beyond(theta: float, power: int) -> float:
+    r"""$\int(u - 2\cos\theta)_+^p$ over a semicircle, $u = 2\cos\phi$: sines of half angles lose no digits where
+    little is beyond."""
+    phi = theta * (_NODES + 1) / 2
+    above = 4 * np.sin((theta + phi) / 2) * np.sin((theta - phi) / 2)
+    return float(theta / 2 * _WEIGHTS @ (above**power * 2 / math.pi * np.sin(phi) ** 2))
+
+
+def _narrow_interpolation(task: AttentionIndexed, width: float) -> tuple[Estimate, tuple[str, ...]]:
+    r"""eq:narrow. With W narrower than the solution, at least as many labels are fitted as those whose solution of
+    least trace is no wider, and as a solution of least rank allows, $\frac{w^2}{2N}$; and at most as many as W has
+    degrees of freedom for, $\frac{w(2 - w)}{2N}$."""
+    full, rank, delta = interpolation(task)
+    if width >= rank - _SAME:
+        return full, ()
+    directions = 2 * task.components
+    high = min(full.value, width * (2 - width) / directions)
+    low = max(fitting_at_rank(task, width, delta) if delta > 0 else 0.0, width**2 / directions)
+    return _between(low, high), (
+        f"interpolation: the solution of full width has rank {rank:.3g} d there and W is only {width:g} d wide; labels "
+        f"are fitted up to alpha = {low:.4g} at least and {high:.4g} at most, and where is not known.",
+    )
+
+
+def _narrow_recovery(task: AttentionIndexed, width: float) -> tuple[Estimate, tuple[str, ...]]:
+    """Without noise. A W as wide as the target has it as its solution of least trace wherever full width has."""
+    full, rank, _ = recovery(task)
+    if width >= rank - _SAME:
+        return full, ()
+    k = task.target.rank
+    if width < k:
+        return NEVER, (f"recovery: the target has rank {k:.3g} d, and W is only {width:g} d wide.",)
+    low, high = indexed_bayes.recovery(task), full.value
+    return _between(low, high), (
+        f"recovery: just before it the solution of full width has rank {rank:.3g} d and W is only {width:g} d wide; "
+        f"the target is found from alpha = {high:.4g} at the latest and {low:.4g} at the earliest, and where is not "
+        "known.",
+    )
+
+
+def fitting_at_rank(task: AttentionIndexed, rank: float, delta: float) -> float:
+    r"""The sequences over d squared whose solution of least trace has this rank over d: $\partial_1J = 4a\delta$ and
+    $Q = J - \frac\delta2\partial_1J - \epsilon\partial_2J$ of eq:indexed-ridgeless. Along the rays $\epsilon =
+    t\delta$, from that of interpolation (0, whose `delta` is given) to that where nothing is left (2), it falls."""
+    law: FreeSum = task.target.law
+    Q = law.square + task.noise_var / 2
+
+    def noise(t: float) -> float:
+        def gap(log_delta: float) -> float:
+            width = math.exp(log_delta)
+            at = law.truncated(width, t * width)
+            return float(at.overlap - t * width * at.d2 / 2) - Q
+
+        low = high = math.log(delta)
+        while gap(high) < 0:
+            high += 1.0
+        while gap(low) > 0:
+            low -= 1.0
+        return math.exp(optimize.root_scalar(gap, bracket=(low, high), xtol=1e-12).root)
+
+    def excess(t: float) -> float:
+        width = noise(t)
+        return float(law.truncated(width, t * width).above) - rank
+
+    last = 1.0
+    while excess(2 - last) > 0:
+        last /= 2
+    t = optimize.root_scalar(excess, bracket=(0.0, 2 - last), xtol=1e-9).root
+    width = noise(t)
+    return float(law.truncated(width, t * width).d1) / (2 * width * 2 * task.components)
+
+
+def _between(low: float, high: float) -> Estimate:
+    return Estimate((low + high) / 2, (high - low) / 2 * (1 + _ROUNDING))
+
+
+def _rounded(value: float) -> Estimate:
+    """A closed form."""
+    return Estimate(value, _ROUNDING * value)
