@@ -66,7 +66,7 @@ class Row:
     @property
     def tested(self) -> bool:
         """Whether the reference is good enough to tell. A reported error of infinity claims nothing."""
-        if math.isinf(self.error):
+        if math.isinf(self.error) or math.isinf(self.reference_error):
             return False
         if math.isinf(self.value):
             return True

@@ -6,7 +6,6 @@ import collections
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-
 from benchmarks.honesty.record import Answer, Row
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.honesty.checks import risk, teachers
+from benchmarks.honesty.checks import motion, optimum, risk, teachers
 
-CHECKS = {check.name: check for module in (risk, teachers) for check in module.CHECKS}
+_FILES = (risk, teachers, optimum, motion)
+
+CHECKS = {check.name: check for file in _FILES for check in file.CHECKS}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import needlepoint as ndl
 from benchmarks.honesty import questions as ask
 from benchmarks.honesty import references
 from benchmarks.honesty.record import Check, Question, Row
+
+import needlepoint as ndl
 
 
 def draw(index: int) -> Question:
@@ -40,8 +41,8 @@ CHECKS = (
         "population_risk",
         (),
         400,
-        "element-wise: one-dimensional means in 40 digits (spiked) or over the score (max); kernels: Laplace transforms "
-        "on Gauss-Legendre panels",
+        "element-wise: one-dimensional means in 40 digits (spiked) or over the score (max); kernels: Laplace "
+        "transforms on Gauss-Legendre panels",
         draw,
         compare,
         quick=tuple(range(12)),

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import needlepoint as ndl
 from benchmarks.honesty import questions as ask
 from benchmarks.honesty.record import Check, Question, Row, metric_rows
 from benchmarks.honesty.references.mellin import max_bayes, spiked_bayes
+
+import needlepoint as ndl
 
 
 def draw(index: int) -> Question:

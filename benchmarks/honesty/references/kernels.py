@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
-import needlepoint as ndl
 from benchmarks.honesty.references.means import MaxMeans, SpikedMeans, max_risk, spiked_risk
 from benchmarks.honesty.references.panels import legendre, line, normal_density
+
+import needlepoint as ndl
 
 REACH = 9.0
 LOW = 36.0  # e-folds below which a weight is nothing
@@ -29,7 +29,9 @@ def log_kernel_of(activation: Any) -> tuple[LogKernel, float]:
         return lambda x: x, 0.0
     if isinstance(activation, ndl.Softplus):
         # log log(1 + e^x); far left log(1 + e^x) is e^x (1 - e^x / 2)
-        return lambda x: np.where(x < -15, x - np.exp(np.minimum(x, 0)) / 2, np.log(np.log1p(np.exp(x)))), 0.0
+        return lambda x: np.where(
+            x < -15, x - np.exp(np.minimum(x, 0)) / 2, np.log(np.logaddexp(0.0, np.maximum(x, -15)))
+        ), 0.0
     assert type(activation).__name__ == "sink_softmax"
     return lambda x: x, 1.0
 
@@ -60,7 +62,7 @@ def spiked_means(task: ndl.SpikedSLR, activation: Any, key: float, key_sq: float
         n = length - 1
 
         def power(k: int) -> np.ndarray:
-            return np.exp(k * log_p)  # noqa: B023
+            return np.exp(k * log_p)
 
         parts = [
             r[1, 0] * power(n),

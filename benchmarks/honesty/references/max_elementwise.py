@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from benchmarks.honesty.references.means import MaxMeans, max_risk
+from benchmarks.honesty.references.panels import around, line, normal_density, panels
 from scipy import interpolate, special
 
 import needlepoint as ndl
-from benchmarks.honesty.references.means import MaxMeans, max_risk
-from benchmarks.honesty.references.panels import around, line, normal_density, panels
 
 REACH = 9.0
 _GUMBEL = (-4.2, 42.0)  # beyond these the law of the Gumbel variable is below 1e-18

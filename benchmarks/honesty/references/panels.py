@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 
 import mpmath as mp
@@ -82,7 +83,7 @@ def _legendre_at(n: int, x: mp.mpf) -> tuple[mp.mpf, mp.mpf]:
 def precise_panels(ends: np.ndarray, n: int = 30) -> list[tuple[mp.mpf, mp.mpf]]:
     """`panels` in 40 digits."""
     nodes = []
-    for a, b in zip(ends[:-1], ends[1:], strict=True):
+    for a, b in itertools.pairwise(ends):
         middle, half = (mp.mpf(float(a)) + mp.mpf(float(b))) / 2, (mp.mpf(float(b)) - mp.mpf(float(a))) / 2
         nodes += [(middle + half * x, half * w) for x, w in precise_legendre(n)]
     return nodes

@@ -7,9 +7,9 @@ from typing import Any
 
 import mpmath as mp
 import numpy as np
+from benchmarks.honesty.references.panels import DIGITS, around, precise_panels
 
 import needlepoint as ndl
-from benchmarks.honesty.references.panels import DIGITS, around, precise_panels
 
 REACH = 14.0  # standard deviations; what is beyond is below 1e-42
 
