@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.honesty.checks import motion, optimum, risk, teachers
+from benchmarks.honesty.checks import indexed, motion, optimum, risk, teachers
 
-_FILES = (risk, teachers, optimum, motion)
+_FILES = (risk, teachers, optimum, motion, indexed)
 
 CHECKS = {check.name: check for file in _FILES for check in file.CHECKS}
