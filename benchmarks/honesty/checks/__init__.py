@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.honesty.checks import indexed, motion, optimum, risk, teachers
+from benchmarks.honesty.checks import indexed, motion, optimum, ridge, risk, samples, sgd, teachers
 
-_FILES = (risk, teachers, optimum, motion, indexed)
+_FILES = (risk, teachers, optimum, motion, sgd, samples, ridge, indexed)
 
 CHECKS = {check.name: check for file in _FILES for check in file.CHECKS}
