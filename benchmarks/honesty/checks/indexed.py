@@ -75,7 +75,7 @@ def compare_two(question: Question, found: Any) -> Iterable[Row]:
     usable = found.status in (ndl.Status.CONVERGED, ndl.Status.UNSTABLE)
     if not usable or found.overlaps.q < 1e-9 or not found.conjugates["susceptibility"] > 0:
         return []
-    fine, coarse = (indexed.two_tokens(task, model, learner, found, n) for n in (22, 18))
+    fine, coarse = (indexed.two_tokens(task, model, learner, found, n) for n in (26, 20))
     return metric_rows(found, {k: (x, abs(x - coarse[k])) for k, x in fine.items()})
 
 
@@ -158,13 +158,13 @@ CHECKS = (
         "means over the density on Biane's curve, Newton's method on the two equations; direct: the fixed point",
         draw_one,
         compare_one,
-        quick=tuple(range(8)),
+        quick=tuple(range(9)),
     ),
     Check(
         "indexed_two_tokens",
         RIDGE,
         60,
-        "the fixed point again: four-dimensional Gauss-Hermite rule, own proximal map, means over the density",
+        "the fixed point again: a four-dimensional lattice, another proximal map, means over the density",
         draw_two,
         compare_two,
     ),

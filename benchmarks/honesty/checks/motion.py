@@ -75,7 +75,7 @@ CHECKS = (
         "vectors along the automatic gradient of the risk on Gauss-Legendre nodes, DOP853 at 1e-12",
         draw_flow,
         compare_flow,
-        quick=(),
+        quick=(3,),
     ),
     Check(
         "projected_descent",

@@ -167,7 +167,7 @@ CHECKS = (
         "Mellin transforms for softmax",
         draw,
         compare,
-        quick=(),
+        quick=(7, 11, 14, 18, 27, 37),
     ),
     Check(
         "linear_regression",
@@ -176,6 +176,6 @@ CHECKS = (
         "normal equations of all positions and coordinates",
         draw_regression,
         regression,
-        quick=(0, 1),
+        quick=(0, 1, 2, 3),
     ),
 )

@@ -1,4 +1,4 @@
-"""Online SGD: on unit spheres against SGD in d dimensions, run for run in law."""
+"""Online SGD: on unit spheres against SGD in d dimensions, in law; with free norms against another integration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from benchmarks.honesty import questions as ask
 from benchmarks.honesty.record import Check, Question, Row, metric_rows
-from benchmarks.honesty.references import vectors
+from benchmarks.honesty.references import diffusion, vectors
 from scipy import special
 
 import needlepoint as ndl
@@ -68,7 +68,42 @@ def runs(task: Any, activation: Any, learner: Any, count: int, seed: int) -> tup
     return k, v
 
 
+def draw_limit(index: int) -> Question:
+    draw = ask.Draw(14, index)
+    activation = draw.one_of(ask.erf(draw, 0.2, 2.0), ndl.Linear(), ask.user("sigmoid_gate"))
+    if index % 2:
+        task: Any = ask.spiked(draw, 20, top=10.0)
+    else:
+        task = ask.maximal(draw, 1).replace(tokens=draw.one_of(1, 2, 2, {1: 0.4, 2: 0.6}), snr=draw.between(0.1, 3.0))
+    start = ask.overlaps(draw, False, (0.1, 1.5))
+    while start.value_sq > 2 or start.key_sq - start.key**2 < 0.01 * start.key_sq:
+        start = ask.overlaps(draw, False, (0.1, 1.5))
+    d = 1000
+    eta = draw.between(0.02, 0.5) / max(1.0, 0.3 * task.longest * start.value_sq)
+    learner = ndl.OnlineSGD(draw.short(eta / (2 * d)), round(d * draw.between(0.3, 3.0)), 1, start, d=d)
+    return Question("predict", (task, ndl.KeyValueAttention(activation), learner.replace(batch=draw.one_of(1, 4))))
+
+
+def compare_limit(question: Question, found: Any) -> Iterable[Row]:
+    task, model, learner = question.parts
+    if found.status is not ndl.Status.CONVERGED:
+        return []
+    fine, coarse = (diffusion.end(task, model.activation, learner, n, r) for n, r in ((12, 1e-10), (9, 1e-8)))
+    known = {n: (x, abs(x - coarse[n]) + 1e-12 * (1 + abs(x))) for n, x in fine.items()}
+    if learner.start.distance_to_manifold == 0:
+        known |= dict.fromkeys(("value_on_key", "key_on_value", "key_dot_value"), (0.0, 0.0))
+    return metric_rows(found, known)
+
+
 CHECKS = (
+    Check(
+        "sgd_limit",
+        (("SpikedSLR", "KeyValueAttention", "OnlineSGD"), ("MaxSLR", "KeyValueAttention", "OnlineSGD")),
+        60,
+        "DOP853 with the automatic gradient of the risk, and moments of single tokens for the squares of steps",
+        draw_limit,
+        compare_limit,
+    ),
     Check(
         "sgd_sphere",
         (("SpikedSLR", "KeyValueAttention", "OnlineSGD"),),
