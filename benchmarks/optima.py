@@ -102,7 +102,11 @@ class Hunt:
 
     def point(self, x: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
         direction = x[1:4] if self.everywhere else np.array([x[1], 0.0, x[2]])
-        k = direction / max(float(np.linalg.norm(direction)), 1e-12) * (1.0 if self.unit else math.exp(min(x[0], self.longest)))
+        k = (
+            direction
+            / max(float(np.linalg.norm(direction)), 1e-12)
+            * (1.0 if self.unit else math.exp(min(x[0], self.longest)))
+        )
         return k, {
             n: math.exp(min(y, 12.0)) if n == "scale" else float(y) for n, y in zip(self.free, x[4:], strict=True)
         }

@@ -13,7 +13,7 @@ import needlepoint as ndl
 from needlepoint.theory import ridge_equations
 from needlepoint.theory.curves import predict_curves
 from needlepoint.theory.ridge_equations import COARSE, Equations, pack, unpack
-from needlepoint.theory.ridge_solutions import _continued, solve
+from needlepoint.theory.ridge_solving import _continued, solve
 
 REFERENCE = json.loads((Path(__file__).parent.parent / "reference" / "softmax-location.json").read_text())["values"]
 ENTRIES = [v for v in REFERENCE if v["id"].startswith("RS_")]

@@ -11,7 +11,7 @@ import pytest
 import needlepoint as ndl
 from needlepoint.theory.ridge_equations import INFORMED, SCRAMBLES, UNINFORMED, Equations, pack, unpack
 from needlepoint.theory.ridge_fields import Order
-from needlepoint.theory.ridge_solutions import solve
+from needlepoint.theory.ridge_solving import solve
 from needlepoint.theory.ridge_stability import stability
 
 SOFTMAX, LINEAR = (ndl.KeyValueAttention(a) for a in (ndl.Softmax(), ndl.Linear()))

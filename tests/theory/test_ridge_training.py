@@ -10,7 +10,7 @@ import pytest
 
 import needlepoint as ndl
 from needlepoint.simulation.hessians import inverse_hessian_traces
-from needlepoint.theory.ridge_solutions import solve
+from needlepoint.theory.ridge_solving import solve
 from needlepoint.theory.ridge_stability import stability
 
 MODELS = {name: ndl.KeyValueAttention(a) for name, a in (("softmax", ndl.Softmax()), ("linear", ndl.Linear()))}

@@ -16,7 +16,8 @@ from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.predicting import Options
 from needlepoint.theory.ridge_penalty import best_penalties
-from needlepoint.theory.ridge_solutions import TOLERANCE, Solution, solve
+from needlepoint.theory.ridge_solutions import Solution
+from needlepoint.theory.ridge_solving import TOLERANCE, solve
 
 
 @rule("predict", SpikedSLR, KeyValueAttention, Ridge)

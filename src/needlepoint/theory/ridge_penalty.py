@@ -13,7 +13,8 @@ from needlepoint.core.status import Status
 from needlepoint.learners import Ridge
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import SingleLocation
-from needlepoint.theory.ridge_solutions import Solution, solve
+from needlepoint.theory.ridge_solutions import Solution
+from needlepoint.theory.ridge_solving import solve
 
 LOWEST, HIGHEST = 1e-3, 1e3
 """Between which the penalties are sought."""
