@@ -110,7 +110,7 @@ def folder(tmp_path_factory):
     rules = dict(dispatch._RULES)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
-        patch.setenv("PYTHONPATH", str(folder))
+        patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
         yield folder
     sys.modules.pop("hungry", None)
     specs.forget("Hungry")
@@ -244,7 +244,7 @@ def test_a_killed_worker_of_dask_is_replaced(tmp_path, cluster):
 def test_nobody_listens_at_the_address(monkeypatch, address):
     """It is refused where nobody listens, before dask begins to wait for an answer."""
     monkeypatch.setattr(on_dask, "_CONNECT", 0.5)
-    monkeypatch.setattr(distributed, "Client", None)
+    monkeypatch.setattr(distributed.Client, "__init__", None)
     with pytest.raises(ndl.InvalidParameter) as caught:
         ndl.sweep(TASK, ndl.LinearRegression(), ndl.Population(), {"task.snr": SNR}, executor="dask", address=address)
     assert one_sentence(caught).startswith(f"no dask scheduler answers at '{address}'")

@@ -130,7 +130,7 @@ def moody(tmp_path_factory):
     rules = dict(dispatch._RULES)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
-        patch.setenv("PYTHONPATH", str(folder))
+        patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
         patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")  # processes share small kernels too
         yield importlib.import_module("moody").Moody
     sys.modules.pop("moody", None)
