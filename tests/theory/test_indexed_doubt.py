@@ -87,9 +87,13 @@ def test_reasons_add_up_and_what_was_never_trained_has_no_share():
     minima = doubts(WISHART, TIED, solution(rivals=0.002))
     assert minima.unstable
     assert set(minima.shares) == set(heavy_shares(0.5))
-    both = doubts(POWER, TIED, solution(rivals=0.002, replicon=1.2))
-    assert len(both.reasons) == 3
+    worse = doubts(WISHART, TIED, solution(rivals=0.1))
+    assert all(worse.shares[name] >= share for name, share in minima.shares.items())
+    assert worse.shares["train_loss"] > 1  # which is then no answer
+    both = doubts(POWER, TIED, solution(rivals=0.002))
+    assert len(both.reasons) == 2
     assert both.shares["risk"] > minima.shares["risk"]
+    assert not doubts(WISHART, TIED, solution(rivals=0.002, replicon=1.2)).shares
     narrow = doubts(WISHART, ndl.TiedAttention(width_ratio=0.1), solution())
     assert "only 0.1 d wide" in narrow.reasons[0]
     assert not narrow.shares

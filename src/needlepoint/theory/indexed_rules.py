@@ -66,7 +66,7 @@ def rule_levels(task: AttentionIndexed, seed: int) -> Levels:
     that are almost steps."""
     if task.tokens > MOST_TOKENS:
         raise NoTheory(
-            f"{task!r}: the equations of {task.tokens} tokens are not iterated, of at most {MOST_TOKENS} they are; "
+            f"{task!r}: the equations of {task.tokens} tokens are not iterated, those of at most {MOST_TOKENS} are; "
             "BayesOptimal and Ridge(lam=0) below interpolation are answered, and simulate(...) trains any number."
         )
     if on_lattice(task):
@@ -126,8 +126,8 @@ def _losses_by_rows(task: AttentionIndexed, beta: float, m: float, q: float, see
     T, Q0 = task.tokens, task.target.law.square
     if T > MOST_IN_A_ROW:
         raise NoTheory(
-            f"{task!r}: test errors of {T} tokens are not computed, of at most {MOST_IN_A_ROW} they are; thresholds do "
-            "not depend on them."
+            f"{task!r}: test errors of {T} tokens are not computed, those of at most {MOST_IN_A_ROW} are; "
+            "thresholds(...) needs none."
         )
     points = int(np.clip(math.log2(_ROWS / (2 * T)), 8, _LEVELS[-1]))
     diagonal = np.where(np.arange(T) == 0, math.sqrt(2.0), 1.0)
