@@ -167,7 +167,7 @@ CHECKS = (
         "Mellin transforms for softmax",
         draw,
         compare,
-        quick=(7, 11, 14, 18, 27, 37),
+        quick=(7, 11, 14, 18, 32, 37, 38),
     ),
     Check(
         "linear_regression",
