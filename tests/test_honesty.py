@@ -7,6 +7,9 @@ from benchmarks.honesty.record import Row, answer
 from needlepoint.core.dispatch import describe, rules
 from needlepoint.theory.predicting import load_rules
 
+SLOW = [("population", 3), ("gradient_flow", 3), ("sgd_limit", 0), ("ridge", 0), ("ridge", 1)]
+SLOW += [("indexed_two_tokens", 0), ("sgd_sphere", 0)]
+"""Of the rules that compile long or whose second route is long."""
 QUICK = [(check.name, index) for check in CHECKS.values() for index in check.quick]
 
 
@@ -38,6 +41,15 @@ def test_a_reported_error_covers_the_second_route(name, index):
     assert found.rows
     for row in found.rows:
         assert row.ratio <= 3, f"{found.call}: {row}"
+
+
+@pytest.mark.slow
+@pytest.mark.quadrature
+@pytest.mark.parametrize(("name", "index"), SLOW)
+def test_a_reported_error_covers_the_second_route_of_a_slow_rule(name, index):
+    found = answer(CHECKS[name], index)
+    assert found.rows
+    assert max(row.ratio for row in found.rows) <= 3, found
 
 
 @pytest.mark.negative

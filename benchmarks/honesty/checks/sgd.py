@@ -111,6 +111,5 @@ CHECKS = (
         "SGD of vectors in d dimensions on sampled sequences, sixteen times the runs (standard errors on both sides)",
         draw,
         compare,
-        quick=(0, 1),
     ),
 )

@@ -120,7 +120,7 @@ def curve(law: Target, delta: float, u: np.ndarray) -> tuple[np.ndarray, np.ndar
     w = u + 1j * v
     g = law.resolvent(w)
     h = 1 + delta**2 * law.slope(w, g)
-    return u + delta**2 * g.real, v / (math.pi * delta**2), g.real, np.abs(h) ** 2 / h.real
+    return u + delta**2 * g.real, v / (math.pi * delta**2), g.real, np.abs(h) ** 2 / np.maximum(h.real, 1e-300)
 
 
 def nodes(law: Target, delta: float, cut: float | None = None, n: int = 60) -> Nodes:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from benchmarks.honesty.references.density import Target, Truncated, cube, truncated
-from benchmarks.honesty.references.panels import gauss
+from benchmarks.honesty.references.panels import gauss, legendre
 from scipy import optimize
 
 import needlepoint as ndl
@@ -269,7 +269,7 @@ def thresholds(task: Any, n: int) -> Numbers:
     k = task.target.rank
 
     def h(t: float) -> float:
-        x, w = np.polynomial.legendre.leggauss(400)
+        x, w = legendre(400)
         c = math.sqrt(1 - k)
         if t >= 2 * c or k == 1:
             return k * t * t + 1 - (1 - k) ** 2

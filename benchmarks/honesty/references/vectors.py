@@ -29,13 +29,14 @@ def kind_of(task: Any, activation: Any) -> tuple[str, ...]:
     return type(task).__name__, name, *lengths
 
 
-def numbers_of(task: Any, activation: Any, nodes: int) -> dict[str, Any]:
-    """What is traced."""
-    law = np.array(task.length_law)
+def numbers_of(task: Any, activation: Any, nodes: int, reach: float = REACH) -> dict[str, Any]:
+    """What is traced. Another reach moves all nodes and leaves the shapes, so that nothing is compiled again."""
+    law = np.zeros((max(3, len(task.length_law)), 2))  # one shape for up to three lengths; a share of zero is none
+    law[: len(task.length_law)] = task.length_law
     c: dict[str, Any] = {"lengths": law[:, 0], "shares": law[:, 1]}
     if isinstance(activation, ndl.Erf):
         c |= {"scale": activation.scale, "shift": activation.shift, "offset": activation.offset}
-    z, w = line(-REACH, REACH, 2 * REACH / nodes, 10)
+    z, w = line(-reach, reach, 2 * reach / nodes, 10)
     c |= {"z": z, "w": w * normal_density(z)}
     if isinstance(task, ndl.SpikedSLR):
         return c | {"m": math.sqrt(task.snr), "gamma": task.relevant_std}
@@ -43,7 +44,7 @@ def numbers_of(task: Any, activation: Any, nodes: int) -> dict[str, Any]:
         return c | {"W": max_elementwise.winner(task, 1.0)(z)}
     # two tokens: the chances of the first from the difference of the key fields
     if math.isinf(task.snr):
-        half, weight = line(0.0, REACH, 2 * REACH / nodes, 10)
+        half, weight = line(0.0, reach, 2 * reach / nodes, 10)
         return c | {"x": half, "wx": weight * normal_density(half), "p": np.ones_like(half)}
     return c | {"x": z, "wx": c["w"], "p": 1 / (1 + np.exp(-math.sqrt(2) * task.snr * z))}
 
@@ -167,10 +168,10 @@ def overlaps_of(k: np.ndarray, v: np.ndarray) -> dict[str, float]:
     return dict(zip(names, (float(x) for x in (k[0], v[1], v[0], k[1], k @ v, k @ k, v @ v)), strict=True))
 
 
-def flow(task: Any, activation: Any, o: ndl.Overlaps, time: float, nodes: int, rtol: float) -> dict[str, float]:
+def flow(task: Any, activation: Any, o: ndl.Overlaps, time: float, reach: float, rtol: float) -> dict[str, float]:
     """Overlaps and excess risk at the end of dk/dt = -grad_k R / 2, and v alike."""
     with jax.enable_x64(True):
-        kind, c = kind_of(task, activation), numbers_of(task, activation, nodes)
+        kind, c = kind_of(task, activation), numbers_of(task, activation, 16, reach)
 
         def motion(_: float, both: np.ndarray) -> np.ndarray:
             a, b = gradient(kind, c, both[:4], both[4:])
@@ -182,10 +183,10 @@ def flow(task: Any, activation: Any, o: ndl.Overlaps, time: float, nodes: int, r
         return {**overlaps_of(k, v), "excess_risk": float(value(kind, c, k, v))}
 
 
-def descent(task: Any, activation: Any, learner: Any, o: ndl.Overlaps, nodes: int) -> dict[str, float]:
+def descent(task: Any, activation: Any, learner: Any, o: ndl.Overlaps, nodes: int, reach: float) -> dict[str, float]:
     """Overlaps and excess risk after projected steps on unit vectors."""
     with jax.enable_x64(True):
-        kind, c = kind_of(task, activation), numbers_of(task, activation, nodes)
+        kind, c = kind_of(task, activation), numbers_of(task, activation, nodes, reach)
         k, v = start_vectors(o)
         scale = activation.scale
         for t in range(learner.steps):
