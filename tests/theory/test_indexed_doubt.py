@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import needlepoint as ndl
+from needlepoint.core.doubts import answers
 from needlepoint.core.estimates import Estimate
-from needlepoint.theory.indexed_doubt import HEAVY, advice, answers, doubts, heavy_shares
+from needlepoint.theory.indexed_doubt import HEAVY, advice, doubts, heavy_shares
 from needlepoint.theory.indexed_equations import Learned
 from needlepoint.theory.indexed_fields import State
 from needlepoint.theory.indexed_solutions import Outcome, Solution

@@ -10,6 +10,7 @@ from scipy import optimize
 from threadpoolctl import threadpool_limits
 
 from needlepoint.core.dispatch import rule
+from needlepoint.core.doubts import answers
 from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.overlaps import IndexedOverlaps
 from needlepoint.core.results import Measurement, Prediction
@@ -20,7 +21,7 @@ from needlepoint.models.attention import DirectAttention, TiedAttention
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 from needlepoint.tasks.targets import Eigenvalues
 from needlepoint.theory import indexed_linear
-from needlepoint.theory.indexed_doubt import advice, answers, doubts
+from needlepoint.theory.indexed_doubt import advice, doubts
 from needlepoint.theory.indexed_equations import Model
 from needlepoint.theory.indexed_exact import interpolating, one_token
 from needlepoint.theory.indexed_solutions import Outcome, Solution, default_tolerance, solve

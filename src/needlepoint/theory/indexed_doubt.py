@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from needlepoint.core.estimates import Estimate
 from needlepoint.models.attention import TiedAttention
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 from needlepoint.tasks.targets import Eigenvalues
@@ -17,7 +16,6 @@ MANY = 1e-3
 """A share of sequences with more than one minimum beyond this is not trusted."""
 
 _LIST = 20  # eigenvalues from which on a list is taken for a whole spectrum rather than for kinds of eigenvalues
-_SMALL = 1e-2  # of a metric's scale: an error below this is small whatever the value is
 
 HEAVY = 0.05
 """Scores with an excess kurtosis above twelve times this are not taken for Gaussian."""
@@ -109,19 +107,3 @@ def heavy_shares(concentration: float) -> dict[str, float]:
 def minima_shares(rivals: float) -> dict[str, float]:
     """The same where this share of sequences has more than one minimum."""
     return {name: constant + slope * math.sqrt(rivals) for name, (constant, slope) in _MINIMA.items()}
-
-
-def answers(
-    metrics: Mapping[str, Estimate], shares: Mapping[str, float], scales: Mapping[str, float]
-) -> tuple[dict[str, Estimate], tuple[str, ...]]:
-    """The metrics without those that say nothing, because they may be off by all of themselves: their error is
-    infinite, and a note names them. What is small beside its scale and known to be small is an answer."""
-    kept, refused = {}, []
-    for name, estimate in metrics.items():
-        size = max(abs(estimate.value), _SMALL * scales[name])
-        nothing = size < estimate.error < math.inf or shares.get(name, 0.0) > 1
-        kept[name] = Estimate(estimate.value, math.inf, estimate.kind) if nothing else estimate
-        refused += [name] if nothing else []
-    if not refused:
-        return kept, ()
-    return kept, (f"nothing is known of {', '.join(refused)}: the error is larger than the value.",)

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from needlepoint.core.dispatch import rule
+from needlepoint.core.doubts import answers
 from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.overlaps import Overlaps
@@ -81,12 +82,18 @@ def prediction(
     for solution in found:
         solution.equations.forget()
     order, error = best.order, best.order_error
-    metrics = {
-        "risk": best.excess_risk + task.noise_var,
-        "excess_risk": best.excess_risk,
-        "train_loss": best.train_loss,
-        "energy": best.energy,
-    }
+    loss = task.label_var + task.noise_var  # of predicting zero
+    metrics, empty = answers(
+        {
+            "risk": best.excess_risk + task.noise_var,
+            "excess_risk": best.excess_risk,
+            "train_loss": best.train_loss,
+            "energy": best.energy,
+        },
+        {},
+        {"risk": loss, "excess_risk": loss, "train_loss": loss, "energy": resolved.alpha * loss / 2},
+    )
+    notes += empty
     if judged is not None:
         metrics["jump_weight"] = Estimate(judged.jump_weight, 3 * judged.jump_error)
     return Prediction(
