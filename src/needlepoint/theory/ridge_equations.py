@@ -31,6 +31,7 @@ INFORMED = (1.0, math.log(0.1), math.log(0.2), 1.0, math.log(0.1), math.log(0.2)
 
 _LEAST = math.log(1e-10)  # a weight whose square is smaller counts as this: it vanishes, and its logarithm has no limit
 _STEEPEST = 25.0  # |log V| beyond which a weight is not held by penalty or data
+_LINEAR = 0.05  # distance from a fixed point within which coordinates and what depends on them are nearly linear
 _MOST, _POOLED = 150, 40  # evaluations of the map, and of the mean map with its slopes
 T = TypeVar("T", bound=tuple)
 
@@ -152,9 +153,10 @@ class Equations:
         linearised = linearised_alone if self.scrambles == 1 else linearised_rows
         return settle(linearised(self.map), x, tol=tol, most=most, enough=_ENOUGH)
 
-    def settle_pooled(self, x: np.ndarray, tol: float, most: int = _POOLED) -> FixedPoints:
-        """Where the flow of the mean map of all scramblings leads from `x` (6,); the rows are what each scrambling by
-        itself would add, to first order.
+    def settle_pooled(self, x: np.ndarray, tol: float, most: int = _POOLED) -> tuple[FixedPoints, float]:
+        """Where the flow of the mean map of all scramblings leads from `x` (6,), and by how much to widen what differs
+        between the rows: these are where each scrambling by itself would be, to first order, drawn together so that
+        what is computed from them is of first order too.
 
         Near the end of a branch some scramblings have lost it while their mean has not.
         """
@@ -165,8 +167,10 @@ class Equations:
         found = settle(linearised_rows(pooled), x[None], tol=tol, most=most, enough=_ENOUGH)
         slope = linearised_rows(pooled)(found.x)[1][0]
         steps = self.map(np.repeat(found.x, self.scrambles, axis=0)) - found.x
-        rows = found.x + np.linalg.solve(np.eye(x.size) - slope, steps.T).T
-        return FixedPoints(rows, np.repeat(found.residual, self.scrambles), found.steps, rows)
+        away = np.linalg.solve(np.eye(x.size) - slope, steps.T).T
+        widen = max(1.0, float(np.max(np.abs(away))) / _LINEAR)
+        rows = found.x + away / widen
+        return FixedPoints(rows, np.repeat(found.residual, self.scrambles), found.steps, rows), widen
 
     def slope(self, x: np.ndarray) -> np.ndarray:
         """The Jacobian of the map at one point (6,), by the first scrambling."""

@@ -43,7 +43,10 @@ def refined(
         equations = solution.equations
         groups = _groups(pack(solution.rows)) if solution.solved and not pooled else []
         if len(groups) > 1:
-            ends = [refined(equations, name, Seed(x, place.slope), tol, pooled=True) for x in groups]
+            # first-order rows of few points would be as wild as the scramblings are
+            level = max(equations.log2_points, DOUBTFUL if equations.is_cheap else min(last, equations.log2_points + 1))
+            finer = replace(equations, log2_points=level)
+            ends = [refined(finer, name, Seed(x, place.slope), tol, pooled=True) for x in groups]
             return unlike([branch for end in ends for branch in end])
         if solution.status not in (Status.CONVERGED, Status.MAX_STEPS) or solution.excess_risk.error <= tol:
             return [solution]
@@ -97,7 +100,8 @@ def _at_level(
     """Every scrambling's own fixed point, or `pooled` that of all of them; their mean and scatter. At first coordinates
     may be off by `close`."""
     if pooled:
-        return solution_of(equations, name, equations.settle_pooled(place.x, no_step(tol)), place, tol)
+        found, widen = equations.settle_pooled(place.x, no_step(tol))
+        return solution_of(equations, name, found, place, tol, widen)
     rows = np.repeat(place.x[None], equations.scrambles, axis=0)
     settled = no_step(tol)
 

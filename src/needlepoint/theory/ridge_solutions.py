@@ -103,7 +103,10 @@ def no_step(tol: float) -> float:
     return min(_SETTLED, tol / 300)
 
 
-def solution_of(equations: Equations, name: str, found: FixedPoints, place: Seed, tol: float) -> Solution:
+def solution_of(
+    equations: Equations, name: str, found: FixedPoints, place: Seed, tol: float, widen: float = 1.0
+) -> Solution:
+    """The mean of the rows that were found and its errors, from what the rows differ by times `widen`."""
     order = unpack(found.x)
     means = equations.means(order)
     hat, energy = equations.conjugates(means), equations.energy(order, means)
@@ -123,12 +126,12 @@ def solution_of(equations: Equations, name: str, found: FixedPoints, place: Seed
         order,
         found.ahead,
         centre,
-        Order(*(_estimate(x).error for x in order)),
+        Order(*(widen * _estimate(x).error for x in order)),
         Conjugate(*(float(np.mean(x)) for x in hat)),
-        Conjugate(*(_estimate(x).error for x in hat)),
-        excess,
-        _estimate(means.residual_sq),
-        _estimate(energy),
+        Conjugate(*(widen * _estimate(x).error for x in hat)),
+        _widened(excess, widen),
+        _widened(_estimate(means.residual_sq), widen),
+        _widened(_estimate(energy), widen),
         float(np.max(found.residual)),
         status,
         Seed(pack(centre) if finite else place.x, place.slope),
@@ -145,6 +148,10 @@ def is_quiet(found: FixedPoints, settled: float) -> bool:
 def scatter(x: np.ndarray) -> np.ndarray:
     """What the scramblings differ by, coordinate by coordinate."""
     return np.std(x, axis=0, ddof=1)
+
+
+def _widened(estimate: Estimate, factor: float) -> Estimate:
+    return replace(estimate, error=factor * estimate.error)
 
 
 def _estimate(rows: np.ndarray) -> Estimate:
