@@ -60,8 +60,11 @@ def progress_bar(text: str) -> Iterator[Any]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
+    if not console.is_terminal:  # older versions of rich end even a bar that is disabled with an empty line
+        yield lambda fraction, description=None: None
+        return
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console, transient=True) as bar:
         row = bar.add_task(text, total=1.0)
 
         def update(fraction: float, description: str | None = None) -> None:
