@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.honesty.references.posterior import fixed_point
 from scipy import special
 
 import needlepoint as ndl
@@ -309,3 +310,15 @@ def test_known_teachers_are_the_limit_of_the_max_task():
 def test_bad_input_is_one_sentence(question, error, phrase):
     with pytest.raises(error, match=phrase):
         question()
+
+
+@pytest.mark.quadrature
+@pytest.mark.parametrize(("snr", "noise", "alpha"), [(2.0, 0.01, 1.0), (1.0, 0.929, 0.5)])
+def test_the_error_knows_what_is_left_of_the_equations(snr, noise, alpha):
+    # the point is sought with coarse integrals: its distance to the fixed point of the fine ones is part of its error
+    task = ndl.SpikedSLR(2, snr, noise=noise)
+    found = bayes_branches(task, alpha)[0]
+    truth = fixed_point(task, alpha, (found.key, found.value), 1.4)
+    assert abs(found.key - truth["key"]) <= found.key_error
+    assert abs(found.value - truth["value"]) <= found.value_error
+    assert abs(found.excess_risk.value - truth["excess_risk"]) <= found.excess_risk.error < 1e-10

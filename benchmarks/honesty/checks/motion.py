@@ -52,8 +52,9 @@ def draw_descent(index: int) -> Question:
     task = ask.spiked(draw, 1000)
     activation = ask.erf(draw, 0.01, 3.0)
     start = ask.overlaps(draw, True)
+    scale = activation.scale or 1.0
     # an edge of stability in a few, calm paths in most
-    curvature = max(1.0, task.snr * task.label_var * activation.scale**2, task.longest * activation.scale**2)
+    curvature = max(1.0, (task.snr * task.label_var + task.longest) * scale**2)
     lr = draw.short(draw.between(1e-3, 0.3) / curvature)
     learner = ndl.ProjectedDescent(lr, round(draw.between(1, 300)), start, schedule=draw.one_of(0.0, 0.0, 0.01))
     return Question("predict", (task, ndl.KeyValueAttention(activation, unit_norm=True), learner))

@@ -18,8 +18,6 @@ def excess_risk(task: Any, activation: Any, overlaps: ndl.Overlaps) -> tuple[flo
     if activation.form != "elementwise" and overlaps.key_sq * max(1.0, task.label_var) > STEEPEST**2:
         return math.nan, math.inf
     by_token = activation.form == "elementwise"
-    if isinstance(task, ndl.SpikedSLR):
-        route = spiked_elementwise.excess_risk if by_token else kernels.spiked
-    else:
-        route = max_elementwise.maximal if by_token else kernels.maximal
-    return route(task, activation, overlaps)
+    if isinstance(task, ndl.MaxSLR):
+        return (max_elementwise.maximal if by_token else kernels.maximal)(task, activation, overlaps)
+    return (spiked_elementwise.excess_risk if by_token else kernels.spiked)(task, activation, overlaps)

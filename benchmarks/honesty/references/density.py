@@ -8,7 +8,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from benchmarks.honesty.references.panels import panels
+from benchmarks.honesty.references.panels import panels, root
 from scipy import optimize
 
 import needlepoint as ndl
@@ -71,13 +71,13 @@ def intervals(law: Target, delta: float) -> list[tuple[float, float]]:
     def gap(u: float) -> float:
         return law.crowd(u) - level
 
-    def root(a: float, b: float) -> float:
+    def edge(a: float, b: float) -> float:
         for end in (a, b):
             if gap(a) * gap(b) > 0 and any(
                 abs(end - x) < 1e-12 * max(1.0, abs(x)) for piece in law.pieces for x in piece
             ):
                 return end  # the noise is too small to move this edge by more than rounding
-        return float(optimize.brentq(gap, a, b, xtol=1e-15 * max(1.0, abs(a), abs(b)), rtol=1e-15))
+        return root(gap, a, b, 1e-15 * max(1.0, abs(a), abs(b)))
 
     def close(point: float, side: float) -> float:
         """A number just beside a piece at which the crowd is above the level."""
@@ -89,7 +89,7 @@ def intervals(law: Target, delta: float) -> list[tuple[float, float]]:
         return point + side * step
 
     first, last = law.pieces[0][0], law.pieces[-1][1]
-    ends.append(root(first - 1.001 * delta, close(first, -1)))
+    ends.append(edge(first - 1.001 * delta, close(first, -1)))
     for (_, a), (b, _) in zip(law.pieces[:-1], law.pieces[1:], strict=True):
         low, high = close(a, 1), close(b, -1)
         if low >= high:
@@ -98,8 +98,8 @@ def intervals(law: Target, delta: float) -> list[tuple[float, float]]:
             gap, bounds=(low, high), method="bounded", options={"xatol": 1e-12 * (b - a)}
         )
         if best.fun < 0:
-            ends += [root(low, float(best.x)), root(float(best.x), high)]
-    ends.append(root(close(last, 1), last + 1.001 * delta))
+            ends += [edge(low, float(best.x)), edge(float(best.x), high)]
+    ends.append(edge(close(last, 1), last + 1.001 * delta))
     return list(zip(ends[::2], ends[1::2], strict=True))
 
 
@@ -120,7 +120,8 @@ def curve(law: Target, delta: float, u: np.ndarray) -> tuple[np.ndarray, np.ndar
     w = u + 1j * v
     g = law.resolvent(w)
     h = 1 + delta**2 * law.slope(w, g)
-    return u + delta**2 * g.real, v / (math.pi * delta**2), g.real, np.abs(h) ** 2 / np.maximum(h.real, 1e-300)
+    along = np.real(g)
+    return u + delta**2 * along, v / (math.pi * delta**2), along, np.abs(h) ** 2 / np.maximum(np.real(h), 1e-300)
 
 
 def nodes(law: Target, delta: float, cut: float | None = None, n: int = 60) -> Nodes:
@@ -137,7 +138,7 @@ def nodes(law: Target, delta: float, cut: float | None = None, n: int = 60) -> N
             if place(math.pi / 2 - 1e-9) <= 0:
                 continue
             if place(-math.pi / 2 + 1e-9) < 0:
-                start = float(optimize.brentq(place, -math.pi / 2 + 1e-9, math.pi / 2 - 1e-9, xtol=1e-15, rtol=1e-15))
+                start = root(place, -math.pi / 2 + 1e-9, math.pi / 2 - 1e-9, 1e-15)
         t, w = graded(start, math.pi / 2, between(law, a, b), n)
         u = (a + b) / 2 + (b - a) / 2 * np.sin(t)
         x, density, hilbert, slope = curve(law, delta, u)

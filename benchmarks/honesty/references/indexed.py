@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from benchmarks.honesty.references.density import Target, Truncated, cube, truncated
-from benchmarks.honesty.references.panels import gauss, legendre
+from benchmarks.honesty.references.panels import gauss, legendre, root
 from scipy import optimize
 
 import needlepoint as ndl
@@ -87,7 +87,7 @@ def _direct(Q0: float, Q: float, a: float, lam: float) -> Numbers:
         S = math.exp(log_s)
         return S * (8 * a / (1 + 4 * S) + 4 * lam) - 1
 
-    S = math.exp(float(optimize.brentq(response, -60.0, 60.0, xtol=1e-15, rtol=1e-15)))
+    S = math.exp(root(response, -60.0, 60.0, 1e-15))
     at = np.array([m, q, math.log(S)])
     at = newton(step, at, 4)
     m, q, S = at[0], at[1], math.exp(at[2])
@@ -243,7 +243,7 @@ def bayes(task: Any, alpha: float, n: int) -> Numbers:
         high += 2.0
     while worth(low) < 0:
         low -= 2.0
-    tau = math.exp(float(optimize.brentq(worth, low, high, xtol=1e-14, rtol=1e-14)))
+    tau = math.exp(root(worth, low, high, 1e-14))
     error = tau - 4 * math.pi**2 / 3 * tau**2 * cube(law, math.sqrt(tau), n)
     found = {"estimation_error": error}
     q = Q0 - error
@@ -297,6 +297,6 @@ def thresholds(task: Any, n: int) -> Numbers:
         high += 1.0
     while gap(low) > 0:
         low -= 1.0
-    delta = math.exp(float(optimize.brentq(gap, low, high, xtol=1e-14, rtol=1e-14)))
+    delta = math.exp(root(gap, low, high, 1e-14))
     alpha = truncated(law, delta, 0.0, n).d1 / (2 * delta * N2)
     return {"interpolation": alpha, "recovery": math.inf, "bayes_recovery": math.inf}

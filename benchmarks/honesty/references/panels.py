@@ -5,12 +5,23 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections.abc import Callable
+from typing import Any
 
 import mpmath as mp
 import numpy as np
-from scipy import special
+from scipy import optimize, special
 
 DIGITS = 40
+
+Precise = Any
+"""A number of mpmath, which has no types."""
+
+
+def root(f: Callable[[float], float], low: float, high: float, xtol: float = 1e-14) -> float:
+    """A root between two points of different sign."""
+    found: Any = optimize.brentq(f, low, high, xtol=xtol, rtol=np.float64(1e-15))
+    return float(found)
 
 
 @functools.cache
@@ -59,7 +70,7 @@ def normal_density(x: np.ndarray) -> np.ndarray:
 
 
 @functools.cache
-def precise_legendre(n: int) -> list[tuple[mp.mpf, mp.mpf]]:
+def precise_legendre(n: int) -> list[tuple[Precise, Precise]]:
     """n-point rule in 40 digits, by Newton's method from the double-precision one."""
     with mp.workdps(DIGITS + 5):
         found = []
@@ -73,14 +84,14 @@ def precise_legendre(n: int) -> list[tuple[mp.mpf, mp.mpf]]:
         return found
 
 
-def _legendre_at(n: int, x: mp.mpf) -> tuple[mp.mpf, mp.mpf]:
+def _legendre_at(n: int, x: Precise) -> tuple[Precise, Precise]:
     before, p = mp.mpf(1), x
     for k in range(2, n + 1):
         before, p = p, ((2 * k - 1) * x * p - (k - 1) * before) / k
     return p, n * (x * p - before) / (x * x - 1)
 
 
-def precise_panels(ends: np.ndarray, n: int = 30) -> list[tuple[mp.mpf, mp.mpf]]:
+def precise_panels(ends: np.ndarray, n: int = 30) -> list[tuple[Precise, Precise]]:
     """`panels` in 40 digits."""
     nodes = []
     for a, b in itertools.pairwise(ends):

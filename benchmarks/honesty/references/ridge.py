@@ -174,6 +174,7 @@ def fixed_point(task: Any, activation: Any, learner: Any, start: np.ndarray, log
     here = map_of(c, rough)
     J = np.stack([(map_of(c + h, rough) - here) / 1e-3 for h in 1e-3 * np.eye(6)], axis=1)
     solve = np.linalg.inv(np.eye(6) - J)
+    ends: list[tuple[np.ndarray, float]] = []
     for _ in range(2):
         ends = []
         for seed in range(scramblings):

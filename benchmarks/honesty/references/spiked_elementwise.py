@@ -7,20 +7,20 @@ from typing import Any
 
 import mpmath as mp
 import numpy as np
-from benchmarks.honesty.references.panels import DIGITS, around, precise_panels
+from benchmarks.honesty.references.panels import DIGITS, Precise, around, precise_panels
 
 import needlepoint as ndl
 
 REACH = 14.0  # standard deviations; what is beyond is below 1e-42
 
 
-def sigma_of(activation: Any) -> tuple[Callable[[mp.mpf], mp.mpf], list[tuple[float, float]]]:
+def sigma_of(activation: Any) -> tuple[Callable[[Precise], Precise], list[tuple[float, float]]]:
     """The activation in many digits, and where it turns: (score, width)."""
     if isinstance(activation, ndl.Erf):
         scale, shift, offset = (float(x) for x in (activation.scale, activation.shift, activation.offset))  # type: ignore[arg-type]
         a, b, o = mp.mpf(scale), mp.mpf(shift), mp.mpf(offset)
 
-        def sigma(x: mp.mpf) -> mp.mpf:
+        def sigma(x: Precise) -> Precise:
             at = a * x + b
             # 1 + erf of a negative number keeps its digits as erfc
             return (o + 1) - mp.erfc(at) if at > 0 else (o - 1) + mp.erfc(-at)
@@ -32,8 +32,8 @@ def sigma_of(activation: Any) -> tuple[Callable[[mp.mpf], mp.mpf], list[tuple[fl
 
 
 def token_means(
-    activation: Any, shift: mp.mpf, spread: mp.mpf, o: dict[str, mp.mpf], relevant: bool
-) -> tuple[mp.mpf, mp.mpf, mp.mpf]:
+    activation: Any, shift: Precise, spread: Precise, o: dict[str, Precise], relevant: bool
+) -> tuple[Precise, Precise, Precise]:
     """E[F], E[F^2], E[z* F] of F = sigma(score) (v . x), x = shift k* + spread Z."""
     sigma, turns = sigma_of(activation)
     q = o["key_sq"]

@@ -188,7 +188,13 @@ def branch(
     # where each of the integrals alone would have put the fixed point, and the coarse one
     each = q + (np.concatenate([rows, evolve(alpha, here)]) - center) @ amplify.T
     squares = np.concatenate([found.weights_sq, here.weights_sq]) + slope * (each[:, 0] - q[0])
-    key_error, value_error, risk_error = (error_of(x) for x in (each[:, 0], each[:, 1], 1 - each[:, 1] * squares))
+    # and how far the returned point still is from the fixed point of the fine integrals
+    left = np.abs(amplify @ (center - q))
+    left_risk = float(left[1] * np.mean(found.weights_sq) + q[1] * abs(slope) * left[0])
+    key_error, value_error, risk_error = (
+        error_of(x) + float(rest)
+        for x, rest in ((each[:, 0], left[0]), (each[:, 1], left[1]), (1 - each[:, 1] * squares, left_risk))
+    )
     risk = Estimate(float(np.mean(excess_risk(q, found))), risk_error)
     noisy = tol is not None and risk.error > tol
     status = Status.MAX_STEPS if residual > max(wanted, noise) else Status.NOISE_LIMITED if noisy else Status.CONVERGED
