@@ -107,6 +107,30 @@ def spiked(task: ndl.SpikedSLR, activation: Any, o: ndl.Overlaps) -> tuple[float
     return fine, abs(fine - coarse) + rounding + long
 
 
+def bayes(task: Any, fine: float) -> float:
+    """The Bayes excess risk with known teachers at relevant_std=1: E sum over the wrong places of their posterior, by
+    positive terms and 1 - E e^-T, so that long sequences keep their digits."""
+    spiked = isinstance(task, ndl.SpikedSLR)
+    tau = math.sqrt(task.snr) if spiked else task.snr
+    # ties tilt both laws towards each other: far more than nine standard deviations count at a large snr
+    far = REACH + (tau if spiked else 0.0)
+    z, weight = line(-far, far, fine * min(1.2, 1.6 / max(tau, 1e-9)))
+    weight = weight * normal_density(z)
+    most = math.log(task.longest)
+    u, du = _u_line(-far * tau, far * tau + (task.snr if spiked else 0.0) + most, 0.0, fine * 1.6)
+    p = _transforms(u, tau * z, z, weight, tau)
+    r = _transforms(u, tau * (z + tau), z, weight, tau) if spiked else p
+    log_p = np.where(p["miss"] < 0.5, np.log1p(-np.minimum(p["miss"], 0.5)), np.log(np.maximum(p[0, 0], 1e-300)))
+    total = 0.0
+    for length, share in task.length_law:
+        n = length - 1
+        if n and spiked:
+            total += share * n * float(du @ (p[1, 0] * r[0, 0] * np.exp((n - 1) * log_p)))
+        elif n:
+            total += share * length * n * float(du @ (p[1, 0] ** 2 * np.exp((n - 1) * log_p)))
+    return total
+
+
 # --- the max task -------------------------------------------------------------------------------
 
 

@@ -64,7 +64,8 @@ def spiked_bayes(task: ndl.SpikedSLR, d: int) -> tuple[float, float]:
         )
 
     fine, coarse = at(1.0), at(1.3)
-    return fine, abs(fine - coarse) + 1e-13 * abs(fine)
+    # phases are rounded, and their errors grow like the root of the length
+    return fine, abs(fine - coarse) + 1e-14 * math.sqrt(10 + task.longest) * abs(fine)
 
 
 def mean_log(moment: Moment) -> float:
@@ -104,4 +105,5 @@ def max_bayes(task: ndl.MaxSLR) -> tuple[float, float]:
         )
 
     fine, coarse = at(1.0), at(1.2)
-    return fine, abs(fine - coarse) + 1e-13 * abs(fine)
+    # phases are rounded, and their errors grow like the root of the length
+    return fine, abs(fine - coarse) + 1e-14 * math.sqrt(10 + task.longest) * abs(fine)
