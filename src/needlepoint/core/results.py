@@ -167,7 +167,9 @@ class Prediction(Result):
         if self.stable is not None:
             lines.append(("stable", f"{'yes' if self.stable else 'no'} (replicon {self.replicon:.3g})"))
         if self.doubt:
-            shares = ", ".join(f"{name} by {100 * share:.2g} %" for name, share in self.doubt.items())
+            shares = ", ".join(
+                f"{name} by {100 * share:.{0 if share > 0.1 else 1}f} %" for name, share in self.doubt.items()
+            )
             lines.append(("may be off", shares))
         return lines + [("resolved", repr(r)) for r, a in zip(self.resolved or asked, asked, strict=True) if r != a]
 

@@ -19,6 +19,7 @@ _SHRINKS = 0.7
 _QUICKER = 4.0  # the most by which the time step of a flow changes at once
 _OUTWARD = 0.5  # of the time in which a flow leaves a point e-fold, the longest time step near it
 _FIRST, _SHORTEST = 0.5, 0.1  # time steps of a flow: the first where f(x) - x is of order one, and the least
+_ASTRAY = 0.5  # a step that is nowhere near a fixed point
 _TINY = 1e-30  # instead of a step of length zero
 
 
@@ -100,7 +101,7 @@ def settle(
     eigenvalue limits, and h grows as the step f(x) - x shrinks, so that the end is Newton's method. Where an eigenvalue
     of J exceeds 1 the flow leaves, and so does this: h stays below the time in which it does. Thus the ends are points
     that the flow holds, unlike those of Newton's method. `reach` and `enough` are those of `anderson`. Rows that do not
-    end are returned at the point with their smallest residual.
+    end are returned at the point with their smallest residual, or where they are if they never came near a fixed point.
     """
     rows, k = x.shape
     x, h, before = x.copy(), np.full(rows, _FIRST), np.full(rows, 1.0)
@@ -125,7 +126,9 @@ def settle(
         better, waited = size < least, np.where(size < _SHRINKS * least, 0, waited + 1)
         best[better], ahead[better], least[better] = x[better], (x + move)[better], size[better]
         ended = (least <= tol) | ~good | ((least <= enough) & (waited >= _STALLED))
-        if np.all(ended):
+        astray = ~ended & (least > _ASTRAY)
+        if np.all(ended) or steps == most:
+            best[astray], ahead[astray], least[astray] = x[astray], (x + move)[astray], size[astray]
             break
         x = np.where(ended[:, None], best, x + move)
     return FixedPoints(best, least, steps, ahead)

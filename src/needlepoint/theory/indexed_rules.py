@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from needlepoint.core.errors import NoTheory
 from needlepoint.core.estimates import Estimate
 from needlepoint.numerics.gaussian import sobol_normals
 from needlepoint.tasks.attention_indexed import AttentionIndexed
-from needlepoint.theory.indexed_fields import RADIUS, Base, lattice, scrambled, test_losses
+from needlepoint.theory.indexed_fields import RADIUS, Base, lattice, scrambled
 
 Rule = tuple[Base, ...]
 """Blocks of nodes."""
@@ -38,6 +38,9 @@ _SCRAMBLES = 8
 _NODES = 2e6  # of a lattice, at most (80 MB)
 _CUT_OFF = 1e-6  # the part of a mean that is lost beyond the lattice's radius, at most
 _ROWS = 2**21  # numbers of a scrambling of rows
+_PLANES = (240, 530, 1170)  # nodes along each axis of the plane of two score differences, in units of their spread
+_EDGE = 8.5  # in the same units: beyond lies 1e-16
+_PAIR_ROUNDING = 1e-14
 
 
 class Levels(Sequence[tuple[Rule, ...]]):
@@ -105,19 +108,30 @@ def losses(task: AttentionIndexed, beta: float, m: float, q: float, seed: int) -
     Q = Q0 + task.noise_var / 2
     if task.tokens == 1:
         return Estimate(2 * (Q - 2 * m + q), 0.0), Estimate(2 * (Q0 - 2 * m + q), 0.0)
-    if not on_lattice(task):
-        return _losses_by_rows(task, beta, m, q, seed)
-    numbers = {"beta": beta, "beta_star": task.beta_star, "Q": Q, "Q0": Q0}
-    *coarser, fine = (
-        np.array([_sum(test_losses(task.tokens, numbers, m, q, base) for base in rule) for rule in rules])
-        for rules in rule_levels(task, seed)[:3]
-    )
-    values, errors = combined(fine, [rows.mean(axis=0) for rows in coarser])
-    return Estimate(float(values[0]), float(errors[0])), Estimate(float(values[1]), float(errors[1]))
+    by = _losses_of_pairs if task.tokens == 2 else _losses_by_rows
+    return by(task, beta, m, q, seed)
 
 
-def _sum(parts: Iterable[tuple[Any, Any]]) -> np.ndarray:
-    return np.sum([[float(x) for x in part] for part in parts], axis=0)
+def _losses_of_pairs(task: AttentionIndexed, beta: float, m: float, q: float, _: int) -> tuple[Estimate, Estimate]:
+    r"""eq:indexed-rows for two tokens: $4E(s(\beta^*u^0) - s(\beta u))^2$ with the logistic function $s$ of Gaussian
+    score differences of variances $3Q$ and $3q$ and covariance $3m$, on lattices in the plane."""
+    Q0 = task.target.law.square
+    found = []
+    for Q in (Q0 + task.noise_var / 2, Q0):
+        coarse, middle, fine = (_pair_loss(task.beta_star, beta, Q, m, q, n) for n in _PLANES)
+        # sums of a smooth function converge at once, those of a step like 1/n; one change can be small by chance
+        error = max(abs(fine - middle), abs(middle - coarse) * _PLANES[0] / _PLANES[2]) + _PAIR_ROUNDING
+        found.append(Estimate(fine, error))
+    return found[0], found[1]
+
+
+def _pair_loss(beta_star: float, beta: float, Q: float, m: float, q: float, nodes: int) -> float:
+    x = np.linspace(-_EDGE, _EDGE, nodes)
+    weights = np.exp(-(x**2) / 2)
+    weights /= weights.sum()
+    away = m / math.sqrt(Q) * x[:, None] + math.sqrt(max(q - m * m / Q, 0.0)) * x[None, :]
+    step = special.expit(beta_star * math.sqrt(3 * Q) * x)[:, None] - special.expit(beta * math.sqrt(3.0) * away)
+    return 4 * float(weights @ step**2 @ weights)
 
 
 def _losses_by_rows(task: AttentionIndexed, beta: float, m: float, q: float, seed: int) -> tuple[Estimate, Estimate]:
