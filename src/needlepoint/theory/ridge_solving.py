@@ -45,7 +45,8 @@ def solve(
 
     `near` are solutions at neighbouring parameters, the nearest last, by their distance from these parameters: this
     one is continued from them instead of being sought, or sought as well where it or the nearest is not to be trusted.
-    Without care nothing is sought as well, and stability is looked at only before many points are spent.
+    `careful=False` skips that search beside an untrusted neighbour, and looks at stability only before many points are
+    spent.
     """
     coarse = Equations(task, model, alpha, penalties, COARSE, 1, seed)
     led = _continued(coarse, near, tol, careful) if near else None
