@@ -1,8 +1,11 @@
 """Means over the fields of the attention-indexed model: many tokens, steep labels, minima that jump."""
 
+import math
+
 import jax
 import numpy as np
 import pytest
+from scipy import integrate, special
 
 import needlepoint as ndl
 from needlepoint.theory import indexed_fields, indexed_rules
@@ -73,3 +76,32 @@ def test_the_error_of_the_rank_holds_where_minima_jump_between_nodes():
 def test_one_token_has_no_temperature():
     with pytest.raises(ndl.InvalidParameter, match=r"tokens=1, beta_star=2\): beta_star must be 1 \(the label of one"):
         ndl.AttentionIndexed(1, ndl.Wishart(0.5), beta_star=2.0)
+
+
+STEEP = (35.0, 33.8, 34.0, 1.23)
+TAME = (1.5, 0.9, 1.1, 1.0)
+"""(Q, m, q, beta): the logistic function has a width of a tenth of the spread of its argument, or more than all."""
+
+
+@pytest.mark.quadrature
+@pytest.mark.parametrize("numbers", [TAME, STEEP], ids=str)
+def test_losses_of_two_tokens_are_an_integral_over_the_plane(numbers):
+    """Against adaptive quadrature, also where labels are steep in their scores, which a coarse lattice does not see."""
+    Q, m, q, beta = numbers
+    task = ndl.AttentionIndexed(2, ndl.Eigenvalues([math.sqrt(Q)]), beta_star=beta)
+    rest, spread = math.sqrt(3 * (q - m * m / Q)), math.sqrt(3 * Q)
+
+    def loss(y, u):
+        away = special.expit(beta * u) - special.expit(beta * (m / Q * u + rest * y))
+        return away**2 * math.exp(-(y**2) / 2 - (u / spread) ** 2 / 2)
+
+    def across(u):
+        middle = -m / Q * u / rest  # where the second step is
+        points = [middle] if abs(middle) < 9 else None
+        return integrate.quad(loss, -9, 9, args=(u,), epsabs=1e-11, points=points, limit=200)[0]
+
+    whole = integrate.quad(across, -9 * spread, 9 * spread, epsabs=1e-8, points=[0.0], limit=200)[0]
+    truth = 4 * whole / (2 * math.pi * spread)
+    clean = indexed_rules.losses(task, beta, m, q, 0)[1]
+    assert abs(clean.value - truth) <= clean.error + 1e-8
+    assert clean.error < 1e-3 * truth

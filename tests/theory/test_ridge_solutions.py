@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 import needlepoint as ndl
+from needlepoint.core.estimates import Estimate
 from needlepoint.theory.ridge_equations import INFORMED, SCRAMBLES, UNINFORMED, Equations, pack, unpack
 from needlepoint.theory.ridge_fields import Order
-from needlepoint.theory.ridge_solving import solve
+from needlepoint.theory.ridge_refining import _groups
+from needlepoint.theory.ridge_solving import _rank, solve
 from needlepoint.theory.ridge_stability import stability
 
 SOFTMAX, LINEAR = (ndl.KeyValueAttention(a) for a in (ndl.Softmax(), ndl.Linear()))
@@ -293,3 +295,40 @@ def test_many_samples_reach_the_population_optimum():
     gaps = [x.value - best for x in above]
     assert gaps[1] > 0
     assert gaps[0] / gaps[1] == pytest.approx(4.0, rel=0.15)
+
+
+# --- branches that end ---------------------------------------------------------------------------
+
+
+@pytest.mark.exact
+def test_rows_are_divided_at_gaps_only():
+    near, far = np.zeros((3, 6)), np.zeros((2, 6))
+    near[:, 2], far[:, 2] = [0.0, 0.3, 0.6], [1.4, 1.5]
+    assert len(_groups(near)) == 1  # widely spread, but without a gap
+    low, high = _groups(np.concatenate([far, near]))
+    np.testing.assert_allclose([low[2], high[2]], [0.3, 1.45], rtol=1e-12)
+
+
+@pytest.mark.exact
+def test_pooled_rows_are_those_of_the_scramblings_to_first_order():
+    """Where every scrambling has the branch the two ways agree up to the square of their scatter."""
+    found = solution("linear spiked", alpha=6.0, lam=1.0, tol=0.02)
+    pooled, widen = found.equations.settle_pooled(found.seed.x, 1e-8)
+    alone = pack(found.rows)
+    scatter = np.std(alone, axis=0, ddof=1)
+    assert np.max(scatter) < 0.1
+    assert np.max(pooled.residual) <= 1e-8
+    away = widen * (pooled.x - pooled.x.mean(axis=0))
+    np.testing.assert_allclose(away, alone - alone.mean(axis=0), rtol=0, atol=5 * np.max(scatter) ** 2)
+    np.testing.assert_allclose(pooled.x.mean(axis=0), alone.mean(axis=0), rtol=0, atol=5 * np.max(scatter) ** 2)
+
+
+def test_what_is_trusted_comes_before_a_lower_bound_of_the_energy():
+    found = solution("linear spiked")
+
+    def like(energy, replicon):
+        judged = replace(found.stability, replicon=replicon, jump_weight=0.0)
+        return replace(found, energy=Estimate(energy, 1e-3), stability=judged)
+
+    trusted, higher, bound, looser = like(1.2, 0.5), like(1.3, 0.9), like(1.1, 1.4), like(0.9, 6.0)
+    assert sorted([looser, higher, bound, trusted], key=_rank) == [trusted, higher, bound, looser]
