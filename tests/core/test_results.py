@@ -128,7 +128,7 @@ def test_a_measurement_in_json():
 
 def test_the_text_has_status_metrics_branch_and_notes():
     p = prediction(
-        status=Status.MAX_STEPS,
+        status=Status.NOISE_LIMITED,
         overlaps=Overlaps(0.5, 0.1),
         branch="oracle",
         notes=("a note",),
@@ -136,7 +136,7 @@ def test_the_text_has_status_metrics_branch_and_notes():
     )
     text = str(p)
     assert text == repr(p)
-    assert f"MAX_STEPS: {Status.MAX_STEPS.sentence}" in text
+    assert f"NOISE_LIMITED: {Status.NOISE_LIMITED.sentence}" in text
     assert "1.25 (+- 1.0e-09)" in text
     assert "key=0.5, value=0.1" in text
     assert "oracle 1, other 1 (of 2 runs)" in text
@@ -180,3 +180,22 @@ def test_the_mean_squared_standard_error_is_the_variance_of_the_mean():
     mean_square = np.mean([e.error**2 for e in estimates])
     assert abs(mean_square * 8 - 1) < 5 * math.sqrt(2 / 7 / 4000)
     assert abs(np.var([e.value for e in estimates]) / mean_square - 1) < 5 * math.sqrt(2 / 4000 + 2 / 7 / 4000)
+
+
+@pytest.mark.parametrize("status", [Status.MAX_STEPS, Status.DIVERGED, Status.INFEASIBLE])
+def test_a_prediction_that_is_not_solved_has_no_error_bar(status):
+    given = {"risk": Estimate(1.2, 1e-9), "excess_risk": Estimate(0.2, 0.0)}
+    o = Overlaps(0.5, 0.4)
+    p = Prediction(TASK, MODEL, LEARNER, given, status, o, {"key": 1e-3}, stable=True, replicon=0.5)
+    assert [e.error for e in p.metrics.values()] == [math.inf, math.inf]
+    assert p.risk.value == 1.2
+    assert p.overlaps_error == {"key": math.inf}
+    assert p.stable is None
+    assert p.replicon is None
+
+
+@pytest.mark.parametrize("status", [Status.CONVERGED, Status.UNSTABLE, Status.NOISE_LIMITED, Status.UNBOUNDED])
+def test_other_predictions_keep_theirs(status):
+    p = Prediction(TASK, MODEL, LEARNER, {"risk": Estimate(1.2, 1e-9)}, status, stable=False, replicon=2.0)
+    assert p.risk == Estimate(1.2, 1e-9)
+    assert (p.stable, p.replicon) == (False, 2.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,9 @@ from needlepoint.core.overlaps import OFF_MANIFOLD, IndexedOverlaps, Overlaps
 from needlepoint.core.specs import Spec, spec_id
 from needlepoint.core.spectra import Spectrum, TrainedSpectrum
 from needlepoint.core.status import Status
+
+UNSOLVED = (Status.MAX_STEPS, Status.DIVERGED, Status.INFEASIBLE)
+"""Statuses of predictions whose equations do not hold where they stopped."""
 
 Progress = Callable[[float], None]
 """Called with the fraction done, between 0 and 1."""
@@ -160,6 +164,14 @@ class Prediction(Result):
     conjugates: Mapping[str, float] = field(default_factory=dict)
     spectrum: Spectrum | None = None
     doubt: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """What was not solved has no error bar and no stability, whichever rule made it."""
+        if self.status in UNSOLVED:
+            lost = {name: Estimate(e.value, math.inf, e.kind) for name, e in self.metrics.items()}
+            errors = dict.fromkeys(self.overlaps_error, math.inf)
+            for name, value in (("metrics", lost), ("overlaps_error", errors), ("stable", None), ("replicon", None)):
+                object.__setattr__(self, name, value)
 
     def _lines(self) -> list[tuple[str, str]]:
         asked = (self.task, self.model, self.learner)
