@@ -198,6 +198,7 @@ def test_the_report_covers_everything_in_the_folder(tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("two")
+@pytest.mark.slow
 def test_both_sizes_are_covered_and_nothing_twice(tmp_path, capsys):
     assert run(["reproduce", "tiny", "--out", str(tmp_path)]) == 0
     assert run(["reproduce", "tiny", "--full", "--out", str(tmp_path)]) == 0
@@ -252,6 +253,7 @@ def test_what_there_is_of_an_unfinished_figure_is_shown(tiny, tmp_path):
 
 
 @pytest.mark.usefixtures("two")
+@pytest.mark.slow
 def test_points_of_no_figure_are_counted(tmp_path, capsys, monkeypatch):
     assert run(["reproduce", "tiny", "other", "--out", str(tmp_path)]) == 0
     monkeypatch.delitem(registry._FIGURES, "other")
@@ -264,6 +266,7 @@ def test_points_of_no_figure_are_counted(tmp_path, capsys, monkeypatch):
 
 @pytest.mark.usefixtures("two")
 @pytest.mark.parametrize("value", ["'{'", "NULL"])
+@pytest.mark.slow
 def test_what_a_store_remembers_of_a_figure_may_be_damaged(tmp_path, capsys, value):
     assert run(["reproduce", "tiny", "--out", str(tmp_path)]) == 0
     with contextlib.closing(sqlite3.connect(tmp_path / "points.sqlite", isolation_level=None)) as db:

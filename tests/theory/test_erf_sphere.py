@@ -61,6 +61,7 @@ def test_global_optimum_and_its_branch(scale, value, branch):
 
 
 @pytest.mark.paper
+@pytest.mark.slow
 def test_global_optimum_with_a_free_scale_is_the_swapped_minimum():
     best = ndl.predict(TASK, erf(None), ndl.Population(within="all"))
     assert best.branch == "swapped"

@@ -59,7 +59,9 @@ def test_the_search_finds_the_best_linear_attention(task):
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize("activation", [ndl.Softplus(), ndl.Erf(shift=None, offset=1.0)], ids=str)
+@pytest.mark.parametrize(
+    "activation", [ndl.Softplus(), pytest.param(ndl.Erf(shift=None, offset=1.0), marks=pytest.mark.slow)], ids=str
+)
 def test_no_simplex_does_better(activation):
     """Nelder-Mead over norm and constants from several places, on the same means but another method."""
     for task in (TASKS[3], ndl.MaxSLR(3, 1.0)):
@@ -91,6 +93,7 @@ def test_a_key_away_from_the_teacher_is_found():
 
 @pytest.mark.exact
 @pytest.mark.parametrize("tokens", [2, 5])
+@pytest.mark.slow
 def test_without_a_signal_there_is_no_key(tokens):
     for task in (ndl.SpikedSLR(tokens, 0.0), ndl.MaxSLR(tokens, 0.0)):
         for activation in (ndl.Softmax(), ndl.Softplus(), ndl.Linear(), ndl.Erf(offset=1.0)):
@@ -322,6 +325,7 @@ def test_small_risks_in_a_flat_valley_are_followed_to_its_end(task, lower):
 
 @pytest.mark.exact
 @pytest.mark.parametrize("snr", [1.934, 2.131, 2.347])
+@pytest.mark.slow
 def test_a_free_offset_is_never_worse_than_a_given_one(snr):
     task = ndl.MaxSLR({3: 0.2, 5: 0.3, 9: 0.5}, snr)
 

@@ -225,7 +225,11 @@ def test_one_key_for_all_lengths_costs_linear_attention(task, shared, separate):
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize("task", [ndl.SpikedSLR(UNIFORM, 2.0), ndl.MaxSLR({2: 0.5, 9: 0.5}, 3.0)], ids=str)
+@pytest.mark.parametrize(
+    "task",
+    [ndl.SpikedSLR(UNIFORM, 2.0), pytest.param(ndl.MaxSLR({2: 0.5, 9: 0.5}, 3.0), marks=pytest.mark.slow)],
+    ids=str,
+)
 def test_lengths_cost_softmax_nothing(task):
     found = ndl.length_cost(task, ndl.KeyValueAttention(ndl.Softmax()))
     assert abs(found.cost.value) <= found.cost.error < 1e-12

@@ -144,6 +144,7 @@ def test_a_single_token_needs_no_key(activation):
 
 
 @pytest.mark.exact
+@pytest.mark.slow
 def test_nothing_to_find_without_a_signal():
     for task in (ndl.SpikedSLR(3, 0.0), ndl.MaxSLR(3, 0.0)):
         for activation in (ndl.Softmax(), ndl.Softplus(), ndl.Linear(), ndl.Erf(shift=None, offset=1.0)):
@@ -206,6 +207,7 @@ def test_zero_offset_erf_may_have_a_minimum():
     ],
     ids=str,
 )
+@pytest.mark.slow
 def test_free_constants_can_only_help(task):
     """More that is free is never worse, and never worse than linear attention, its limit, or better than the bound."""
     risks = [

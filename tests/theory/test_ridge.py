@@ -285,10 +285,10 @@ def test_a_point_continued_from_an_unstable_neighbour_is_its_own():
 
 def test_a_curve_through_what_is_not_to_be_trusted():
     """The unstable branch goes on beside a stable one that no neighbour leads to; training ends in the stable one."""
-    alphas = (3.3, 3.42, 3.54, 3.66, 3.78, 3.9)
+    alphas = (3.3, 3.45, 3.6, 3.75, 3.9)
     curve = [(SPIKED, LINEAR, ndl.Ridge(alpha, 0.1)) for alpha in alphas]
     alone = [ndl.predict(*question, throw=False, tol=0.02) for question in curve]
-    assert [one.stable for one in alone][::5] == [False, True]
+    assert [one.stable for one in alone][::4] == [False, True]
     with jax.enable_x64(True):
         (led,) = solve(SPIKED, LINEAR, alphas[0], (0.1, 0.1), tol=1.0)
         for alpha in alphas[1:]:

@@ -177,6 +177,6 @@ CHECKS = (
         "normal equations of all positions and coordinates",
         draw_regression,
         regression,
-        quick=(0, 1, 2, 3),
+        quick=(0, 1, 2, 3, 4, 5),
     ),
 )

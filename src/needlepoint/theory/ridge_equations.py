@@ -32,7 +32,7 @@ INFORMED = (1.0, math.log(0.1), math.log(0.2), 1.0, math.log(0.1), math.log(0.2)
 _LEAST = math.log(1e-10)  # a weight whose square is smaller counts as this: it vanishes, and its logarithm has no limit
 _STEEPEST = 25.0  # |log V| beyond which a weight is not held by penalty or data
 _LINEAR = 0.05  # distance from a fixed point within which coordinates and what depends on them are nearly linear
-_MOST, _POOLED = 150, 40  # evaluations of the map, and of the mean map with its slopes
+_MOST, _FLOW, _POOLED = 150, 60, 40  # steps of the iteration, along the flow, along the flow of the mean map
 T = TypeVar("T", bound=tuple)
 
 _ENOUGH = 1e-3  # steps below this may stall: samples whose minima come and go make small jumps
@@ -148,7 +148,7 @@ class Equations:
     ) -> FixedPoints:
         return anderson(self.map, x, tol=tol, most=most, slope=slope, enough=_ENOUGH, close=close)
 
-    def settle(self, x: np.ndarray, tol: float, most: int = _MOST) -> FixedPoints:
+    def settle(self, x: np.ndarray, tol: float, most: int = _FLOW) -> FixedPoints:
         """Where the flow of the map leads from `x`, (1, 6) if all rows use one scrambling or a row a scrambling."""
         linearised = linearised_alone if self.scrambles == 1 else linearised_rows
         return settle(linearised(self.map), x, tol=tol, most=most, enough=_ENOUGH)
