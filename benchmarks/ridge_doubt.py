@@ -3,9 +3,8 @@
     python benchmarks/ridge_doubt.py [first] [last] [file.jsonl]
 
 predicts the settings of both domains of ridge_robustness.py, trains those whose prediction is flagged at d = 100 (16
-repeats, the lower of two starts) and writes a line each, resuming where the file ends. Then it prints, for the rule
-of `needlepoint.theory.ridge_doubt`, how many were closer than it says. Half of the settings (those of even index)
-calibrated the rule; the others check it.
+repeats, the lower of two starts) and writes a line each, resuming where the file ends. Then it prints how far training
+was from the predictions. The library makes no `Prediction.doubt` of this yet: the rows are what one is to be fitted to.
 """
 
 from __future__ import annotations

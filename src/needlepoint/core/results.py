@@ -153,7 +153,8 @@ class Prediction(Result):
     """The answer of the theory. `exact` says that it holds at the stated d, not only in the limit.
 
     `doubt` says of a flagged prediction how far off its metrics may be, as shares of their values: training in the
-    calibration settings was closer nine times out of ten. It is empty where nothing speaks against the prediction.
+    calibration settings was closer nine times out of ten. It is empty where nothing speaks against the prediction, and
+    where no training has calibrated it.
     """
 
     resolved: tuple[Spec, Spec | None, Spec] | None = None
