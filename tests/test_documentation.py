@@ -8,12 +8,6 @@ from pathlib import Path
 import pytest
 
 from needlepoint.core import dispatch, specs
-from needlepoint.simulation import simulating
-from needlepoint.theory import predicting
-
-# the package's own rules are loaded before a page's, so that they outlive it
-predicting.load_rules()
-simulating.load_rules()
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/theory").glob("*.md"))]
