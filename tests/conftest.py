@@ -9,7 +9,7 @@ from needlepoint.models.user_activations import UserActivation
 from needlepoint.simulation import simulating
 from needlepoint.theory import curves, predicting
 
-# Every rule is in the table before a test borrows the table: what a module registers while it is borrowed would be lost.
+# Every rule is in the table before a test borrows it: what a module registers meanwhile would be lost.
 for module in (predicting, curves, simulating):
     module.load_rules()
 

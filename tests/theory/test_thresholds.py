@@ -155,3 +155,17 @@ def test_thresholds_are_finite_with_any_noise(target, noise_var):
     found = thresholds(ndl.AttentionIndexed(2, target, noise_var), TIED).interpolation
     assert found.finite
     assert 0.125 * (1 - 1e-9) <= found.value <= 0.25 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("model", [ndl.TiedAttention(beta=2.0), ndl.DirectAttention(beta=0.5)])
+def test_a_temperature_that_nothing_depends_on_is_refused(model):
+    task, learner = ndl.AttentionIndexed(1, ndl.Wishart(0.5), 0.5), ndl.Ridge(0.3, 0.1)
+    for asked in (
+        lambda: ndl.thresholds(task, model),
+        lambda: ndl.predict(task, model, learner),
+        lambda: ndl.simulate(task, model, learner, d=10, repeats=1),
+    ):
+        with pytest.raises(ndl.InvalidParameter, match=r"beta=\S+ with tokens=1: beta must be 1"):
+            asked()
+    with pytest.raises(ndl.InvalidParameter, match="beta_star must be 1"):
+        task.replace(beta_star=2.0)

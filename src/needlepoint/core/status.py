@@ -37,6 +37,6 @@ _SENTENCES = {
     Status.NOISE_LIMITED: "the sampling noise of the integration is larger than the tolerance asked for.",
     Status.DIVERGED: "the iteration left the finite numbers; a smaller step size is the usual remedy.",
     Status.UNBOUNDED: "the infimum is approached as a parameter goes to its limit and is not attained.",
-    Status.UNSTABLE: "the equations are solved, but their replica-symmetric answer is not to be trusted here.",
+    Status.UNSTABLE: "the equations are solved, but their answer is not to be trusted here; the notes say why.",
     Status.INFEASIBLE: "the overlaps belong to no set of vectors (their Gram matrix is not positive).",
 }

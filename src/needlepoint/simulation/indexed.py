@@ -70,6 +70,7 @@ def simulated(
     algorithm: str | None = None,
 ) -> tuple[Measurement, Learned]:
     """The measurement, and what it is the mean of. `algorithm` is the learner's if None."""
+    task.check_temperature(model.beta)
     values, spectra, targets, unfinished, beyond_width = [], [], [], 0, 0
     for repeat in range(options.repeats):
         trained = train(task, model, learner, options.d, options.seed, repeat, algorithm)

@@ -38,6 +38,14 @@ class AttentionIndexed(Spec):
                 "token is its score, which no softmax sees); scale the target instead."
             )
 
+    def check_temperature(self, beta: float) -> None:
+        """Refuse a model's inverse temperature that would change nothing."""
+        if self.tokens == 1 and beta != 1:
+            raise InvalidParameter(
+                f"beta={beta:g} with tokens=1: beta must be 1 (the answer for one token is its score, which no softmax "
+                "sees)."
+            )
+
     @property
     def components(self) -> float:
         r"""N: how many independent numbers of a sequence's scores the labels show, $(T^2 + T - 2)/2$; one token shows

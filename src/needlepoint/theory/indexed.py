@@ -49,6 +49,7 @@ _PENALTIES = (1e-4, 30.0)  # between which it is sought
 @threadpool_limits.wrap(limits=1, user_api="blas")  # its sums are small, and slower with more threads
 def predict_indexed(task: AttentionIndexed, model: Model, learner: Ridge, options: Options) -> Prediction:
     """The fixed point as errors, overlaps and a spectrum; a note says what makes it doubtful."""
+    task.check_temperature(model.beta)
     if isinstance(learner.lam, tuple):
         raise InvalidParameter(f"{learner!r}: the attention-indexed model has one penalty; give lam as one number.")
     resolved, notes = learner, ()

@@ -21,7 +21,6 @@ from needlepoint.tasks.single_location import SingleLocation
 from needlepoint.theory import erf_newton, field_moments, key_limits, population_risk
 from needlepoint.theory.key_grid import Scanned, count_of, norms, scan, zero_constants
 from needlepoint.theory.key_question import FINAL, SCAN, SEARCH, Point, Question
-from needlepoint.theory.key_question import TooSteep as TooSteep
 from needlepoint.theory.max_place import Winner
 
 DIFFERENCES = {"smooth": (1e-3, 1e-5), "rough": (1e-2, 1e-3)}

@@ -17,8 +17,8 @@ from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.fixed_points import FixedPoints
 from needlepoint.tasks.single_location import SingleLocation
 from needlepoint.theory import field_moments, sampled_moments
-from needlepoint.theory.key_search import Question as Risk
-from needlepoint.theory.key_search import TooSteep
+from needlepoint.theory.key_question import Question as Risk
+from needlepoint.theory.key_question import TooSteep
 from needlepoint.theory.ridge_equations import Equations, pack, unpack
 from needlepoint.theory.ridge_fields import Conjugate, Order
 from needlepoint.theory.ridge_search import APART

@@ -58,6 +58,7 @@ def thresholds(task: Spec, model: Spec) -> Thresholds:
             f"no thresholds for {type(task).__name__} with {type(model).__name__}; AttentionIndexed with TiedAttention "
             "or DirectAttention has them."
         )
+    task.check_temperature(model.beta)
     bayes = NEVER if task.noise_var > 0 else _rounded(indexed_bayes.recovery(task))
     if isinstance(model, DirectAttention):
         fitted = _rounded(1 / (2 * task.components))
