@@ -26,7 +26,7 @@ from needlepoint.theory.max_place import winner_law
 _SCRAMBLES = 64  # many: with few of them every one can have a point too few on the far side of a step
 _QMC_RTOL = 1e-4
 _UNSEEN = 1e-10
-_QMC_POINTS = (8, 12)  # log2 of the first and the last number of points a scramble
+_QMC_POINTS = (10, 12)  # log2 of the first and the last number of points a scramble
 _NODES = (64, 128, 256, 512, 1024, 2048, 4096)  # of the trapezoid rule
 _REFINE = (1, 2, 4, 8, 16)  # divisions of the winner's rule
 
