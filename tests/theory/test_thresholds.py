@@ -169,3 +169,32 @@ def test_a_temperature_that_nothing_depends_on_is_refused(model):
             asked()
     with pytest.raises(ndl.InvalidParameter, match="beta_star must be 1"):
         task.replace(beta_star=2.0)
+
+
+@pytest.mark.parametrize(
+    ("target", "alike"),
+    [
+        (ndl.Wishart(0.3), 0.49),
+        (ndl.Eigenvalues((0.0, 1.0)), 0.5),
+        (ndl.Eigenvalues((0.0, 1.0, 1.0, 3.0)), 0.375),
+        (ndl.Eigenvalues((0.5, 2.0), (0.2, 0.8)), 0.68),
+        (ndl.Eigenvalues((2.0,)), 1.0),
+        (ndl.PowerLaw(1.0, 10), 0.1),
+    ],
+)
+def test_equal_eigenvalues_need_not_be_told_apart(target, alike):
+    """The best recovery is the limit of eq:indexed-bayes without noise, (1 - sum w^2) / 2N; k (2 - k) / 2N was said
+    for any target, and predictions between the two ended in an error."""
+    task = ndl.AttentionIndexed(1, target)
+    found = thresholds(task, ndl.TiedAttention()).bayes_recovery
+    assert found.value == pytest.approx((1 - alike) / 2, abs=1e-14)
+    density = target.law.nodes(1e-4 * math.sqrt(target.law.square))
+    noise = 1e-8 * target.law.square
+    limit = 1 - 4 * math.pi**2 / 3 * noise * float(density.dx @ density.density**3)
+    assert limit == pytest.approx(1 - alike, abs=2e-3)
+    known = ndl.predict(task, None, ndl.BayesOptimal(alpha=found.value * 1.01 + 1e-3))
+    assert known.metrics["estimation_error"].value == 0.0
+    assert "known exactly" in known.notes[0]
+    if alike < 1:
+        before = ndl.predict(task, None, ndl.BayesOptimal(alpha=found.value * 0.9))
+        assert before.metrics["estimation_error"].value > 0.01 * target.law.square * 0.1

@@ -89,8 +89,6 @@ def draw_bayes(index: int) -> Question:
 
 def compare_bayes(question: Question, found: Any) -> Iterable[Row]:
     task, _, learner = question.parts
-    if found.conjugates["noise"] == 0:
-        return []
     fine, coarse = (indexed.bayes(task, learner.alpha, n) for n in (24, 18))
     scale = 1e-14 * (density.Target(task.target).square + task.noise_var)
     return metric_rows(found, {k: (x, abs(x - coarse[k]) + scale) for k, x in fine.items()})

@@ -25,6 +25,7 @@ class Target:
             self.low, self.high = (1 - self.b) ** 2 / self.b, (1 + self.b) ** 2 / self.b
             self.square = 1 + self.k
             self.pieces = [(0.0, 0.0), (self.low, self.high)] if self.k < 1 else [(self.low, self.high)]
+            self.alike = max(0.0, 1 - self.k) ** 2  # the chance that two eigenvalues are equal
         else:
             values = np.asarray(target.eigenvalues(), dtype=float)
             weights = getattr(target, "weights", None)
@@ -33,6 +34,7 @@ class Target:
             self.s, self.a = values[order][a[order] > 0], a[order][a[order] > 0]
             self.square = float(self.a @ self.s**2)
             self.pieces = [(x, x) for x in np.unique(self.s)]
+            self.alike = sum(float(self.a[self.s == x].sum()) ** 2 for x, _ in self.pieces)
 
     def resolvent(self, w: np.ndarray) -> np.ndarray:
         if not self.wishart:

@@ -41,6 +41,11 @@ class Target(Spec):
         """
         return 0.0
 
+    @property
+    def alike(self) -> float:
+        """The chance that two eigenvalues are equal: the squares of the shares of equal ones, added up."""
+        raise NotImplementedError
+
     def draw(self, rng: np.random.Generator, d: int) -> np.ndarray:
         """The eigenvalues (d,) of one matrix."""
         raise NotImplementedError
@@ -62,6 +67,10 @@ class Wishart(Target):
     @property
     def rank(self) -> float:
         return min(1.0, self.rank_ratio)
+
+    @property
+    def alike(self) -> float:
+        return (1 - self.rank) ** 2
 
     def draw(self, rng: np.random.Generator, d: int) -> np.ndarray:
         width = max(1, round(self.rank_ratio * d))
@@ -113,6 +122,10 @@ class Eigenvalues(Target):
     @property
     def rank(self) -> float:
         return float(self._law.a[self._law.s > 0].sum())
+
+    @property
+    def alike(self) -> float:
+        return 1.0 if self._law.a.size == 1 else float(self._law.a @ self._law.a)
 
     def concentration_at(self, d: int) -> float:
         """`concentration` if d eigenvalues are drawn."""
@@ -169,6 +182,10 @@ class PowerLaw(Target):
     @property
     def rank(self) -> float:
         return 1.0
+
+    @property
+    def alike(self) -> float:
+        return float(self._law.a @ self._law.a)  # of the bins: the equations see no finer
 
     @property
     def concentration(self) -> float:

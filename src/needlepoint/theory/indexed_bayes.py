@@ -43,7 +43,11 @@ def predict_bayes(task: AttentionIndexed, model: None, learner: BayesOptimal, op
     risk, clean = predictive_risks(task, Q0 - error, options.seed)
     notes = ()
     if tau == 0.0 and learner.alpha is not None:
-        notes = (f"the target is known exactly from alpha = {recovery(task):.6g} on.",)
+        notes = (
+            "the target is known exactly: its eigenvalues are equal."
+            if task.target.alike == 1
+            else f"the target is known exactly from alpha = {recovery(task):.6g} on.",
+        )
     heavy = not_gaussian(task)
     notes += tuple(f"the risks are not to be trusted: {reason}." for reason in heavy)
     return Prediction(
@@ -117,9 +121,9 @@ def least_error(task: AttentionIndexed, tau: float) -> float:
 
 
 def noise_for(task: AttentionIndexed, alpha: float) -> float:
-    """The tau of eq:indexed-bayes at alpha; 0 where nothing is left to learn."""
+    """The tau of eq:indexed-bayes at alpha; 0 where nothing is left to learn, as always if all eigenvalues are equal."""
     law: FreeSum = task.target.law
-    if task.noise_var == 0 and alpha >= recovery(task):
+    if task.target.alike == 1 or (task.noise_var == 0 and alpha >= recovery(task)):
         return 0.0
 
     def gap(log_tau: float) -> float:
@@ -134,10 +138,9 @@ def noise_for(task: AttentionIndexed, alpha: float) -> float:
 
 
 def recovery(task: AttentionIndexed) -> float:
-    r"""eq:bayes-recovery. $\alpha = \frac{k(2 - k)}{2N}$ with $k$ the rank of the target over d, at most 1: one
-    equation for each degree of freedom of a symmetric matrix of that rank."""
-    k = task.target.rank
-    return k * (2 - k) / (2 * task.components)
+    r"""eq:bayes-recovery. $\alpha = \frac{1 - \sum_iw_i^2}{2N}$ with $w_i$ the shares of equal eigenvalues, zeros among
+    them: one equation for each degree of freedom of a symmetric matrix with known eigenvalues."""
+    return (1 - task.target.alike) / (2 * task.components)
 
 
 def curve(task: AttentionIndexed, taus: np.ndarray) -> np.ndarray:

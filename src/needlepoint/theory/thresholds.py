@@ -166,7 +166,7 @@ def _narrow_recovery(task: AttentionIndexed, width: float) -> tuple[Estimate, tu
     k = task.target.rank
     if width < k:
         return NEVER, (f"recovery: the target has rank {k:.3g} d, and W is only {width:g} d wide.",)
-    low, high = indexed_bayes.recovery(task), full.value
+    low, high = k * (2 - k) / (2 * task.components), full.value  # an equation for each degree of freedom at this rank
     return _between(low, high), (
         f"recovery: just before it the solution of full width has rank {rank:.3g} d and W is only {width:g} d wide; "
         f"the target is found from alpha = {high:.4g} at the latest and {low:.4g} at the earliest, and where is not "
