@@ -7,13 +7,14 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
 from needlepoint.core.estimates import Estimate
 from needlepoint.numerics.gaussian import lattice
 from needlepoint.numerics.radial import log_radial_density
 from needlepoint.tasks.single_location import SpikedSLR
 
-_REACH = 9.5  # standard deviations of the relevant token that are integrated over
+_REACH, _TIES, _FAR = 9.5, 6.5, 16.0  # standard deviations of the relevant token that are integrated over; see _reach
 _STEP_U, _STEP_LOG = 0.2, 0.3  # of u, and of a log-weight between neighbouring nodes
 _DEEP = 120.0  # a log-ratio that no other token reaches in a risk above 1e-30
 _LARGEST_LINE, _LARGEST_TABLE = 200_000, 200_000_000  # nodes
@@ -47,7 +48,9 @@ def bayes_excess_risk(task: SpikedSLR, length: int, d: int) -> Estimate:
         return Estimate(math.nan, math.inf)
     # a density is the exponential of terms of the size of d log d
     rounding = _ROUNDING + 16 * float(np.finfo(float).eps) * d * math.log(d) * (G != 1)
-    return Estimate(fine, abs(fine - coarse) + rounding * fine)
+    # the relevant token is beyond the nodes, or another one is and is taken for it, which is as likely
+    cut = 2 * G * float(special.ndtr(-(_reach(math.sqrt(task.snr)) if G == 1 else _REACH)))
+    return Estimate(fine, abs(fine - coarse) + rounding * fine + cut)
 
 
 def _integral(task: SpikedSLR, length: int, d: int, coarseness: float) -> float:
@@ -72,6 +75,12 @@ def _integral(task: SpikedSLR, length: int, d: int, coarseness: float) -> float:
     return (length - 1) * task.label_var * total
 
 
+def _reach(m: float) -> float:
+    """Standard deviations below the mean m that have nodes: to well beyond m / 2, where two tokens are mistaken for
+    each other, unless that is so far that the risk is below 1e-40."""
+    return min(max(_REACH, m / 2 + _TIES), _FAR)
+
+
 @functools.lru_cache(maxsize=64)
 def _token(snr: float, gamma: float, d: int, coarseness: float) -> Token | None:
     r"""eq:bayes-distance. $\log f_J/f_o = -d\log\gamma + \frac{m^2}{2(1-G)} - c\rho^2$, $c = \frac12(\frac1G - 1)$,
@@ -82,7 +91,7 @@ def _token(snr: float, gamma: float, d: int, coarseness: float) -> Token | None:
     """
     m, G = math.sqrt(snr), gamma**2
     if G == 1:
-        a = lattice(m - _REACH, m + _REACH, coarseness * min(0.1, _STEP_LOG / max(m, 1e-300)))
+        a = lattice(m - _reach(m), m + _REACH, coarseness * min(0.1, _STEP_LOG / max(m, 1e-300)))
         step = a[1] - a[0]
         other, relevant = (step * np.exp(-((a - c) ** 2) / 2) / math.sqrt(2 * math.pi) for c in (0.0, m))
         return Token(m * a - m * m / 2, other, relevant)
