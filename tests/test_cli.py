@@ -426,6 +426,7 @@ def program(*args, **options):
     return waiting.program([installed, *args], **options)
 
 
+@pytest.mark.slow
 def test_reproduce_as_a_program(tmp_path):
     """`needlepoint reproduce erf-flow --quick`: five fixed points at each of three scales, one report."""
     done = program("reproduce", "erf-flow", "--quick", "--json", cwd=tmp_path)

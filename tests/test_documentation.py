@@ -11,6 +11,7 @@ from needlepoint.core import dispatch, specs
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/theory").glob("*.md"))]
+LONG = ("quickstart.md", "softmax-location.md", "bayes-samples.md")  # left to the slow tests
 BLOCK = re.compile(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", re.DOTALL)
 NUMBER = re.compile(r"[-+]?\d+\.?\d*(?:e[-+]?\d+)?")
 
@@ -35,7 +36,11 @@ def clean_tables(monkeypatch):
 
 
 @pytest.mark.usefixtures("clean_tables")
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, marks=pytest.mark.slow) if p.name in LONG else p for p in PAGES if blocks(p)],
+    ids=lambda p: p.name,
+)
 def test_blocks_print_what_is_shown(page):
     scope = {}
     for code, shown in blocks(page):

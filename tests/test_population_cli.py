@@ -98,6 +98,7 @@ def test_one_repeat_has_an_infinite_error_in_words(document):
     assert found["metrics"]["risk"]["error"] == "inf"
 
 
+@pytest.mark.slow
 def test_what_was_printed_is_a_spec_file(document, tmp_path):
     first = document("predict", *asked(HARD, MODELS["erf"]))
     path = tmp_path / "question.json"

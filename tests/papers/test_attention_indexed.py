@@ -151,6 +151,7 @@ def test_spectra_have_the_law_and_what_was_trained():
     assert len(table(drawing, "density")) == 4 * len(law.spectrum.x)
 
 
+@pytest.mark.slow
 def test_best_penalties_of_both_models_and_bayes():
     """Closed forms, and a training that takes the penalty of the theory."""
     points = [p for p in figure("indexed-best").points("quick") if "0.5" in p.label and p.x == 0.3]

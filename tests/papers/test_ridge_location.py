@@ -106,6 +106,7 @@ def test_draw_the_map_from_its_records():
     assert [row[3:] for row in drawing.tables["starts"][1]] == [[0, 16, 40]] * 2
 
 
+@pytest.mark.slow
 def test_draw_the_branches():
     records = []
     for p in figure("bayes-branches").points("quick"):

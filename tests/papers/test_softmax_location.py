@@ -54,7 +54,6 @@ def thinned(name):
 
 
 MEASURED = {
-    "softmax-snr": {"softmax (= Bayes)"},
     "softmax-length": set(ATTENTIONS),
     "softmax-decay": {"linear"},
 }

@@ -327,7 +327,11 @@ def test_a_large_penalty_learns_nothing():
 
 
 @pytest.mark.training
-@pytest.mark.parametrize("other", [{"readout": "seq2seq"}, {"centring": "batch"}], ids=["seq2seq", "batch"])
+@pytest.mark.parametrize(
+    "other",
+    [{"readout": "seq2seq"}, pytest.param({"centring": "batch"}, marks=pytest.mark.slow)],
+    ids=["seq2seq", "batch"],
+)
 def test_readout_and_centring_matter_less_as_d_grows(other):
     apart = {}
     for d in (16, 48):

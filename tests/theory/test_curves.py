@@ -70,7 +70,7 @@ def assert_same(batched, singles, places=1e-6):
 CASES = [
     (spiked, given),
     pytest.param(spiked, free_shift, marks=pytest.mark.slow),
-    (maximal, given),
+    pytest.param(maximal, given, marks=pytest.mark.slow),
     pytest.param(maximal, free_shift, marks=pytest.mark.slow),
     pytest.param(endless, given, marks=pytest.mark.slow),
 ]

@@ -294,6 +294,7 @@ def test_where_minima_jump_the_search_ends_and_says_how_many_there_are():
         assert found.estimation_error.error < (3e-4 if flagged else 1.5e-4)
 
 
+@pytest.mark.slow
 def test_a_level_that_stays_out_of_reach_is_not_begun():
     """Of three levels of scattered points the last is left out, and the answer says what is missing."""
     task = ndl.AttentionIndexed(3, ndl.Wishart(0.5), 0.5)

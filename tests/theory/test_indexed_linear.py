@@ -70,6 +70,7 @@ def test_reference_values_of_the_best_penalty(case):
     assert abs(2 * a * cut.delta**2 - noise / 2 - outputs["est"]) <= case["tol"]
 
 
+@pytest.mark.slow
 @pytest.mark.exact
 def test_a_grid_of_problems_solves_both_equations():
     """eq:indexed-linear, and the error from m and q, at 200 problems at once."""

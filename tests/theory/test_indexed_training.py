@@ -11,7 +11,6 @@ import needlepoint as ndl
 TIED, DIRECT = ndl.TiedAttention(), ndl.DirectAttention()
 QUICK = {
     "two tokens": (2, TIED, ndl.Ridge(0.3, 0.1, start="random")),
-    "direct": (2, DIRECT, ndl.Ridge(0.3, 0.01, start="random")),
 }
 """At the smallest size; the tests of `compare` have one token."""
 

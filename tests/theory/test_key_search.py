@@ -311,7 +311,7 @@ def test_a_linear_form_of_lengths():
     ("task", "lower"),
     [
         pytest.param(ndl.SpikedSLR(5, 80.8952677882296, 0.5067141762016321), 2.8224066e-09, marks=pytest.mark.slow),
-        (ndl.SpikedSLR(10, 87.85647796615422, 0.5751972884863652), 5.3629423e-09),
+        pytest.param(ndl.SpikedSLR(10, 87.85647796615422, 0.5751972884863652), 5.3629423e-09, marks=pytest.mark.slow),
     ],
     ids=["5 tokens", "10 tokens"],
 )

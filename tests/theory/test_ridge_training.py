@@ -60,7 +60,11 @@ def check(case, sizes, samples, tol):
 
 
 @pytest.mark.training
-@pytest.mark.parametrize("case", QUICK, ids=lambda c: " ".join(map(str, c)))
+@pytest.mark.parametrize(
+    "case",
+    [c if "spiked" in c else pytest.param(c, marks=pytest.mark.slow) for c in QUICK],
+    ids=lambda c: " ".join(map(str, c)),
+)
 def test_training_extrapolates_to_the_prediction(case):
     comparison = check(case, SMALL, 4000, 2e-3)
     assert comparison.worst < 4, comparison

@@ -113,6 +113,7 @@ def test_several_starts_are_strata():
     assert both.overlaps.key == pytest.approx(0.45, abs=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.training
 def test_law_along_a_schedule_with_shift_and_offset():
     task = ndl.SpikedSLR(3, snr=5, relevant_std=0.7, noise=0.1)
