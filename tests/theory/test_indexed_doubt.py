@@ -109,10 +109,13 @@ def test_a_number_that_may_be_off_by_all_of_itself_is_refused():
     kept, notes = answers(metrics, {}, {"risk": 2.0, "energy": 1.0})
     assert kept["risk"].error == math.inf
     assert kept["energy"] == metrics["energy"]
-    assert notes == ("nothing is known of risk: the error is larger than the value.",)
+    assert notes == ("nothing is known of risk: it may be off by more than all of itself.",)
     # nor is one whose doubt is over 100 %
     kept, _ = answers(metrics, {"energy": 1.2}, {"risk": 2000.0, "energy": 1.0})
     assert kept["energy"].error == math.inf
+    # but one that is small beside its scale even then is known to be small
+    small, _ = answers({"energy": Estimate(1e-4, 1e-6)}, {"energy": 20.0}, {"energy": 1.0})
+    assert small["energy"].finite
     # what is zero within rounding is known
     assert answers({"risk": Estimate(0.0, 1e-9)}, {}, {"risk": 1.0})[1] == ()
 

@@ -18,9 +18,9 @@ def answers(
     kept, refused = {}, []
     for name, estimate in metrics.items():
         size = max(abs(estimate.value), _SMALL * scales[name])
-        nothing = size < estimate.error < math.inf or shares.get(name, 0.0) > 1
+        nothing = size < estimate.error < math.inf or shares.get(name, 0.0) * abs(estimate.value) > size
         kept[name] = Estimate(estimate.value, math.inf, estimate.kind) if nothing else estimate
         refused += [name] if nothing else []
     if not refused:
         return kept, ()
-    return kept, (f"nothing is known of {', '.join(refused)}: the error is larger than the value.",)
+    return kept, (f"nothing is known of {', '.join(refused)}: it may be off by more than all of itself.",)

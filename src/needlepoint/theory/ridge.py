@@ -16,6 +16,7 @@ from needlepoint.learners import Ridge
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.predicting import Options
+from needlepoint.theory.ridge_doubt import shares
 from needlepoint.theory.ridge_penalty import best_penalties
 from needlepoint.theory.ridge_solutions import Solution
 from needlepoint.theory.ridge_solving import TOLERANCE, solve
@@ -83,14 +84,20 @@ def prediction(
         solution.equations.forget()
     order, error = best.order, best.order_error
     loss = task.label_var + task.noise_var  # of predicting zero
+    given = {
+        "risk": best.excess_risk + task.noise_var,
+        "excess_risk": best.excess_risk,
+        "train_loss": best.train_loss,
+        "energy": best.energy,
+    }
+    doubt: dict[str, float] = {}
+    if judged is not None and judged.doubts and status is Status.UNSTABLE:
+        doubt = shares(judged)
+        doubt["risk"] = doubt["excess_risk"] * abs(best.excess_risk.value) / max(given["risk"].value, 1e-300)
+        doubt = {name: doubt[name] for name in given}
     metrics, empty = answers(
-        {
-            "risk": best.excess_risk + task.noise_var,
-            "excess_risk": best.excess_risk,
-            "train_loss": best.train_loss,
-            "energy": best.energy,
-        },
-        {},
+        given,
+        doubt,
         {"risk": loss, "excess_risk": loss, "train_loss": loss, "energy": resolved.alpha * loss / 2},
     )
     notes += empty
@@ -112,6 +119,7 @@ def prediction(
         replicon=None if judged is None else judged.replicon,
         residual=best.residual,
         conjugates=conjugates(best),
+        doubt=doubt,
     )
 
 

@@ -59,12 +59,17 @@ class Stability:
         return self.replicon + 5 * self.replicon_error < _CLEAR and self.rivals == 0
 
     @property
+    def jumping(self) -> bool:
+        """Do jumps of the proximal map carry weight?"""
+        return abs(self.jump_weight) - 3 * self.jump_error > JUMPS and self.jump_share > SHARE
+
+    @property
     def doubts(self) -> list[str]:
         """What speaks against the replica-symmetric answer."""
         found = []
         if self.replicon >= 1:
             found.append(f"replica symmetry is unstable (replicon {self.replicon:.3g} >= 1)")
-        if abs(self.jump_weight) - 3 * self.jump_error > JUMPS and self.jump_share > SHARE:
+        if self.jumping:
             found.append(
                 f"the proximal map jumps (jump weight {self.jump_weight:.2g}, {100 * self.rivals:.2g} % of samples "
                 "have more than one minimum)"
