@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from benchmarks.honesty.references.density import Target, Truncated, cube, truncated
-from benchmarks.honesty.references.panels import gauss, legendre, root
+from benchmarks.honesty.references.panels import legendre, root
 from scipy import optimize
 
 import needlepoint as ndl

@@ -121,7 +121,7 @@ def least_error(task: AttentionIndexed, tau: float) -> float:
 
 
 def noise_for(task: AttentionIndexed, alpha: float) -> float:
-    """The tau of eq:indexed-bayes at alpha; 0 where nothing is left to learn, as always if all eigenvalues are equal."""
+    """The tau of eq:indexed-bayes at alpha; 0 where nothing is left to learn, as if all eigenvalues are equal."""
     law: FreeSum = task.target.law
     if task.target.alike == 1 or (task.noise_var == 0 and alpha >= recovery(task)):
         return 0.0
