@@ -4,7 +4,7 @@
 
 predicts the settings of both domains of ridge_robustness.py, trains those whose prediction is flagged at d = 100 (16
 repeats, the lower of two starts) and writes a line each, resuming where the file ends. Then it prints how far training
-was from the predictions. The library makes no `Prediction.doubt` of this yet: the rows are what one is to be fitted to.
+was from the predictions, and how many of them `Prediction.doubt` covers.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ def row(domain: str, index: int) -> dict[str, object]:
         "replicon": prediction.replicon,
         "jump_weight": prediction.metrics["jump_weight"].value if "jump_weight" in prediction.metrics else None,
         "predicted": {name: (prediction.metrics[name].value, prediction.metrics[name].error) for name in METRICS},
+        "doubt": dict(prediction.doubt),
         "notes": list(prediction.notes),
     }
     if prediction.stable is False:
@@ -52,6 +53,7 @@ def gaps(rows: list[dict], metric: str) -> np.ndarray:
     found = []
     for r in rows:
         (value, error), (trained, se) = r["predicted"][metric], r["trained"][metric]
+        error = error if np.isfinite(error) else 0.0  # refused for its doubt
         found.append(max(0.0, abs(trained - value) - error - 2 * se) / abs(value))
     return np.array(found)
 
@@ -75,6 +77,9 @@ def main() -> None:
     for metric in METRICS:
         shares = np.quantile(gaps(flagged, metric), [0.25, 0.5, 0.75, 0.9, 1.0])
         print(f"{metric:12s} quartiles, ninth decile and largest of the gap: {np.round(shares, 3).tolist()}")
+        told = [r for r in flagged if r["doubt"]]
+        inside = gaps(told, metric) <= [r["doubt"][metric] for r in told]
+        print(f"{metric:12s} covered: {inside.sum()} of {len(told)}")
 
 
 if __name__ == "__main__":

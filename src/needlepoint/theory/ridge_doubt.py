@@ -6,18 +6,19 @@ import math
 
 from needlepoint.theory.ridge_stability import Stability
 
-# eq:ridge-doubt. log(1 + share) is a constant, more of it where the proximal map jumps, and a multiple of the logarithm
-# of the replicon; nine of ten settings of `benchmarks/ridge_doubt.py` are closer
+# The logarithm of 1 + share: a constant, more of it where the proximal map jumps, and a multiple of the logarithm of
+# the replicon; nine of ten settings of `benchmarks/ridge_doubt.py` are closer
 _SHARES = {
-    "excess_risk": (0.0, 0.14, 0.3),
-    "train_loss": (0.395, 0.0, 1.89),
-    "energy": (0.034, 0.078, 0.553),
+    "excess_risk": (0.02, 0.12, 0.33),
+    "train_loss": (0.1, 0.45, 2.0),
+    "energy": (0.02, 0.14, 0.52),
 }
 
 
 def shares(judged: Stability) -> dict[str, float]:
-    """How far training was from the predictions of excess risk, training loss and energy, nine times out of ten, at
-    this replicon: shares of their values. Empty where neither the replicon nor a jump speaks against them."""
+    """eq:ridge-doubt. How far training was from the predictions of excess risk, training loss and energy, nine times out
+    of ten, at this replicon: shares of their values. Empty where neither the replicon nor a jump speaks against them.
+    """
     if not judged.doubts:
         return {}
     return {
