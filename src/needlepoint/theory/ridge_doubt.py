@@ -17,7 +17,8 @@ _SHARES = {
 
 def shares(judged: Stability) -> dict[str, float]:
     """eq:ridge-doubt. How far training was from the predictions of excess risk, training loss and energy, nine times
-    out of ten, at this replicon: shares of their values. Empty where neither the replicon nor a jump speaks against them.
+    out of ten, at this replicon: shares of their values. Empty where neither the replicon nor a jump speaks against
+    them.
     """
     if not judged.doubts:
         return {}
