@@ -18,12 +18,12 @@ from scipy import special
 import needlepoint as ndl
 
 REACH = 9.0
-_SIX = ((1, 3 / 4), (2, -3 / 20), (3, 1 / 60))
+_TEN = ((1, 5 / 6), (2, -5 / 21), (3, 5 / 84), (4, -5 / 504), (5, 1 / 1260))
 
 
 def derivative(f: Callable[[float], float], x: float, h: float) -> float:
-    """Central differences of sixth order."""
-    return sum(c * (f(x + k * h) - f(x - k * h)) for k, c in _SIX) / h
+    """Central differences of tenth order."""
+    return sum(c * (f(x + k * h) - f(x - k * h)) for k, c in _TEN) / h
 
 
 def _normal_line(width: float) -> tuple[np.ndarray, np.ndarray]:
@@ -114,7 +114,7 @@ class Maximal:
     def scores(self, q_k: float, q_v: float) -> tuple[float, float]:
         two = sum(p for n, p in self.task.length_law if n == 2)
         T, c = self.task.noise_var + 1 - q_v, math.sqrt(2 * q_v / (self.task.noise_var + 1 - q_v))
-        key = 2 * derivative(lambda q: self.evidence(q, q_v), q_k, 0.02 * min(q_k, 1 - q_k))
+        key = 2 * derivative(lambda q: self.evidence(q, q_v), q_k, 0.012 * self.fine * min(q_k, 1 - q_k))
         (high, low), weight = self.chances(q_k)
         b = np.log(high) - np.log(low)
         h, wh = _h_line(c, self.fine)

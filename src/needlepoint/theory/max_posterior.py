@@ -28,7 +28,7 @@ _DRAWS, _SEARCH_DRAWS = 16, 4  # value fields for each key field: the rougher an
 _CHUNK = 2**21  # numbers held at once
 _LONGEST = 200
 _NEVER = 1e-14  # a place of smaller probability does not count
-_B = np.arange(-40.0, 46.0, 0.1)  # beyond it one label weighs nothing
+_B, _B_STEP = (-40.0, 46.0), 0.05  # beyond it one label weighs nothing; of tables that are interpolated
 
 
 @float64
@@ -63,7 +63,8 @@ def two_tokens(snr: float, T: float, key: float, value: float, coarseness: float
     """
     weight, P, slope, outside = _two_places(snr, key, coarseness)
     Q = P[::-1]
-    logit, b = np.log(P) - np.log(Q), _B[:, None]
+    nodes = lattice(*_B, coarseness * _B_STEP)
+    logit, b = np.log(P) - np.log(Q), nodes[:, None]
     less = np.exp(-np.abs(b))
     contrast = np.sign(b) * (1 - less) / np.where(b > 0, P + Q * less, P * less + Q)  # (N_1 - N_2) / Z, scaled
     relevant = 2 * P * weight
@@ -73,7 +74,7 @@ def two_tokens(snr: float, T: float, key: float, value: float, coarseness: float
         special.expit(-logit - b) ** 2 @ relevant,
         np.logaddexp(np.log(P), np.log(Q) - b) @ relevant,
     ]
-    table = interpolate.make_interp_spline(_B, np.stack(columns, axis=1), k=5)
+    table = interpolate.make_interp_spline(nodes, np.stack(columns, axis=1), k=5)
     # zeta_1 = xi and zeta_2 = xi + spread h; both signs of xi alike
     spread = max(math.sqrt(2 * value / T), 1e-100)
     xi = lattice(0.0, 8.5, 0.12 * coarseness)
@@ -86,9 +87,9 @@ def two_tokens(snr: float, T: float, key: float, value: float, coarseness: float
     weight_h = step * np.exp(-(h**2) / 2) / math.sqrt(2 * math.pi)
     rest = max(0.0, 1.0 - float(weight_h.sum()))  # there the second token's label weighs nothing
     second, sq = xi[:, None] + spread * h, xi**2
-    at = np.clip((second**2 - sq[:, None]) / 2, _B[0], _B[-1])
+    at = np.clip((second**2 - sq[:, None]) / 2, nodes[0], nodes[-1])
     k, v_1, v_2, log_sum = np.moveaxis(table(at), -1, 0)
-    far = table(_B[-1])
+    far = table(nodes[-1])
     return np.array(
         [
             weight_xi @ (k @ weight_h + rest * far[0]),

@@ -27,6 +27,7 @@ SMALLEST = 1e-5
 
 _U_STEP = 0.2
 _TABLE = 0.01  # step of the tables that are interpolated, to 1e-10
+_NODES, _LARGEST = 32, 20_000_000  # of the integral over a token's log-weight: a unit of its spread, and in a table
 
 
 class FieldMeans(NamedTuple):
@@ -94,7 +95,7 @@ def posterior_means(
     relevant = _density(zeta, mean, deviation)
     # what lies outside the lattice weighs nothing
     rest = np.clip(1.0 - other.sum(axis=1), 0.0, 1.0)
-    table = _powers(s, coarseness * _TABLE)
+    table = _powers(s, coarseness)
     at = np.subtract.outer(u, zeta**2 / 2)
     kept, squares = _parts(table(at))
     none, twice, far = kept @ other.T + rest, squares @ other.T, (squares * zeta**2) @ other.T
@@ -123,11 +124,14 @@ def _parts(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.ascontiguousarray(np.real(x)), np.ascontiguousarray(np.imag(x))  # for the products with matrices
 
 
-def _powers(s: float, step: float) -> Table:
+def _powers(s: float, coarseness: float) -> Table:
     r"""$t\mapsto E[e^{-e^{t + sg}}] + iE[e^{2(t + sg)}e^{-e^{t + sg}}]$, both at one look-up."""
-    g, w = trapezoid_rule(64) if s > 0 else (np.zeros(1), np.ones(1))
+    step = coarseness * _TABLE
     low, high = -42.0 - REACH * s, 7.0 + REACH * s  # below, a weight is nothing; above, nothing is left
     t = lattice(low, high, step)
+    # as fine as the steps of s g, but for what fits into memory
+    nodes = min(math.ceil(max(2.0, s) / coarseness) * _NODES, max(64, _LARGEST // len(t)))
+    g, w = trapezoid_rule(nodes) if s > 0 else (np.zeros(1), np.ones(1))
     x = np.exp(t)[:, None] * np.exp(s * g)
     moment = [np.exp(-np.minimum(x, 800.0))]
     for _ in range(3):
