@@ -313,7 +313,11 @@ def test_bad_input_is_one_sentence(question, error, phrase):
 
 
 @pytest.mark.quadrature
-@pytest.mark.parametrize(("snr", "noise", "alpha"), [(2.0, 0.01, 1.0), (1.0, 0.929, 0.5)])
+@pytest.mark.parametrize(
+    ("snr", "noise", "alpha"),
+    [(2.0, 0.01, 1.0), (1.0, 0.929, 0.5), (21.1021, 0.0589351, 0.659367), (11.7088, 1.34496, 8.73421)],
+    ids=["sought", "weak", "a spread of 4: 11 errors off with 64 nodes", "a spread of 3: 10 errors off"],
+)
 def test_the_error_knows_what_is_left_of_the_equations(snr, noise, alpha):
     # the point is sought with coarse integrals: its distance to the fixed point of the fine ones is part of its error
     task = ndl.SpikedSLR(2, snr, noise=noise)
