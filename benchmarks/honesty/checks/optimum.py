@@ -18,6 +18,7 @@ from scipy import optimize
 
 import needlepoint as ndl
 
+STRIDE = 0.7  # of the logarithm of a key's norm
 STEP = 1e-4
 
 
@@ -54,7 +55,10 @@ def compare(question: Question, found: Any) -> Iterable[Row]:
         resolved = found.resolved[1]
         on_manifold = found.overlaps.distance_to_manifold == 0
         settled = found.status is ndl.Status.CONVERGED and on_manifold
-        best = polished(task, model, resolved, found.overlaps) if settled else at(task, resolved, found.overlaps)
+        if found.status is ndl.Status.UNBOUNDED and found.ok and on_manifold and not model.unit_norm:
+            best = limit(task, model, resolved, found.overlaps)
+        else:
+            best = polished(task, model, resolved, found.overlaps) if settled else at(task, resolved, found.overlaps)
     name = "excess_risk" if found.status is ndl.Status.CONVERGED else f"excess_risk, {found.status.name}"
     e = found.excess_risk
     return [Row(name, e.value, e.error, *best, e.kind)]
@@ -80,6 +84,24 @@ def polished(task: Any, asked: Any, model: Any, o: ndl.Overlaps) -> tuple[float,
 
 
 Move = Callable[[Any, ndl.Overlaps, float], tuple[Any, ndl.Overlaps, ndl.Overlaps]]
+
+
+def limit(task: Any, asked: Any, model: Any, o: ndl.Overlaps) -> tuple[float, float]:
+    """Where the risk goes as the key's norm leaves, from the point on, and a free offset with it: by what is left of a
+    geometric approach."""
+
+    def risk(h: float) -> float:
+        there = model
+        if "offset" in asked.free_constants():
+            offset = model.activation.offset * math.exp(h)
+            there = model.replace(activation=model.activation.replace(offset=offset))
+        key = o.replace(key=o.key * math.exp(h), key_sq=o.key_sq * math.exp(2 * h))
+        return best_value(task, asked, there, key, o)
+
+    a, b, c = min(([risk(0.0), risk(h), risk(2 * h)] for h in (-STRIDE, STRIDE)), key=lambda way: way[1])
+    bend = (c - b) - (b - a)
+    gain = (c - b) ** 2 / bend if bend > 0 else 0.0
+    return c - gain, 0.05 * gain + 1e-14 * abs(c)
 
 
 def moves(asked: Any, o: ndl.Overlaps) -> list[Move]:
