@@ -109,7 +109,7 @@ def test_a_number_that_may_be_off_by_all_of_itself_is_refused():
     kept, notes = answers(metrics, {}, {"risk": 2.0, "energy": 1.0})
     assert kept["risk"].error == math.inf
     assert kept["energy"] == metrics["energy"]
-    assert notes == ("nothing is known of risk: it may be off by more than all of itself.",)
+    assert notes == ("nothing is known of risk, which may be off by more than the whole value.",)
     # nor is one whose doubt is over 100 %
     kept, _ = answers(metrics, {"energy": 1.2}, {"risk": 2000.0, "energy": 1.0})
     assert kept["energy"].error == math.inf

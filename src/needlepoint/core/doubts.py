@@ -23,4 +23,4 @@ def answers(
         refused += [name] if nothing else []
     if not refused:
         return kept, ()
-    return kept, (f"nothing is known of {', '.join(refused)}: it may be off by more than all of itself.",)
+    return kept, (f"nothing is known of {', '.join(refused)}, which may be off by more than the whole value.",)
