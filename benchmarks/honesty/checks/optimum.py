@@ -57,6 +57,8 @@ def compare(question: Question, found: Any) -> Iterable[Row]:
         on_manifold = found.overlaps.distance_to_manifold == 0
         settled = found.status is ndl.Status.CONVERGED and on_manifold
         if found.status is ndl.Status.UNBOUNDED and found.ok and on_manifold and not model.unit_norm:
+            if found.overlaps.key_sq > 1 or not {*model.free_constants()} <= {"offset"}:
+                return []  # a key too long for the reference, or a shift that vanishes with the key
             best = limit(task, model, resolved, found.overlaps)
         else:
             best = polished(task, model, resolved, found.overlaps) if settled else at(task, resolved, found.overlaps)
