@@ -10,7 +10,7 @@ import pytest
 import needlepoint as ndl
 from needlepoint.numerics.precision import float64
 from needlepoint.papers.erf_location import _experiments
-from needlepoint.theory import erf_location
+from needlepoint.theory.location.erf import closed_form as erf_closed_form
 
 TASK = ndl.SpikedSLR(10, snr=200, relevant_std=0.5**0.5, noise=0.1)
 MODEL = ndl.KeyValueAttention(ndl.Erf(1.0), unit_norm=True)
@@ -50,7 +50,7 @@ def _ambient(c, vectors, count, lr):
     def risk(k, v):
         dot = functools.partial(jnp.einsum, "rd,rd->r")
         five = jnp.stack([dot(k, k_star), dot(v, v_star), dot(v, k_star), dot(k, v_star), dot(k, v)])
-        return jnp.sum(erf_location.unit_excess_risk(c, five))
+        return jnp.sum(erf_closed_form.unit_excess_risk(c, five))
 
     def step(_, weights):
         moved = []
@@ -72,7 +72,7 @@ def test_descent_against_vectors(benchmark, clock, report, d):
     def vectors():
         rng = np.random.default_rng(0)
         unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in rng.standard_normal((2, 30, d))]
-        c = erf_location.constants(task, MODEL)
+        c = erf_closed_form.constants(task, MODEL)
         frame = [jnp.asarray(np.tile(np.eye(d)[i], (30, 1))) for i in (0, 1)]
         return jax.block_until_ready(_ambient(c, (*frame, *map(jnp.asarray, unit)), 2000, 1e-3))
 
@@ -109,12 +109,12 @@ def test_population_risk_call(benchmark, clock, report):
 
 def test_bayes_integral(benchmark):
     """One Bayes risk at relevant_std != 1, tables not cached."""
-    from needlepoint.theory import spiked_bayes
+    from needlepoint.theory.location.bayes import spiked_teachers
 
     task = ndl.SpikedSLR(10, snr=20, relevant_std=0.5**0.5)
 
     def cold():
-        spiked_bayes._token.cache_clear()
-        return spiked_bayes.bayes_excess_risk(task, 10, 40)
+        spiked_teachers._token.cache_clear()
+        return spiked_teachers.bayes_excess_risk(task, 10, 40)
 
     benchmark.pedantic(cold, rounds=3)

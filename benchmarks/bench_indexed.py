@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import needlepoint as ndl
-from needlepoint.theory.indexed_bayes import curve
+from needlepoint.theory.indexed.bayes import curve
 
 TASK, MODEL = ndl.AttentionIndexed(2, ndl.Wishart(0.5), noise_var=0.5), ndl.TiedAttention()
 

@@ -10,7 +10,7 @@ import pytest
 import needlepoint as ndl
 from needlepoint.papers.figures import figure
 from needlepoint.papers.runner import compute
-from needlepoint.theory import max_place
+from needlepoint.theory.location.moments import place_race
 
 OUT = Path(__file__).parent / "out"
 ATTENTIONS = {
@@ -50,7 +50,7 @@ def test_optimum(benchmark, report, name, task):
         model = ndl.KeyValueAttention(ndl.Erf(scale=1.0, shift=None, offset=1.0))
 
     def cold():
-        for kept in (max_place.winner_density, max_place._winner_rule, max_place.race):
+        for kept in (place_race.winner_density, place_race._winner_rule, place_race.race):
             kept.cache_clear()
         return ndl.predict(TASKS[task](3), model, ndl.Population(), throw=False)
 

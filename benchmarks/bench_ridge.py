@@ -6,7 +6,7 @@ import pytest
 import needlepoint as ndl
 from needlepoint.numerics.precision import float64
 from needlepoint.theory.curves import predict_curves
-from needlepoint.theory.ridge_solving import solve
+from needlepoint.theory.location.ridge.solving import solve
 
 NOISE, SNR = 0.1, 2.0
 WANTED = {2: 1.0, 3: 8.0, 5: 60.0}  # seconds at 3e-3

@@ -27,8 +27,8 @@ from scipy import optimize
 import needlepoint as ndl
 from needlepoint.core.overlaps import Overlaps
 from needlepoint.numerics.precision import float64
-from needlepoint.theory.key_question import FINAL, SEARCH, Question, TooSteep
-from needlepoint.theory.off_manifold import best_value, quadratic
+from needlepoint.theory.location.population.off_manifold import best_value, quadratic
+from needlepoint.theory.location.population.risk_at_a_key import FINAL, SEARCH, Question, TooSteep
 
 
 @ndl.activation("sink_softmax")

@@ -26,9 +26,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import needlepoint as ndl
-from needlepoint.theory.ridge_equations import SCRAMBLES, Equations, pack, unpack
-from needlepoint.theory.ridge_fields import Order
-from needlepoint.theory.ridge_stability import stability
+from needlepoint.theory.location.ridge.equations import SCRAMBLES, Equations, pack, unpack
+from needlepoint.theory.location.ridge.fields import Order
+from needlepoint.theory.location.ridge.stability import stability
 
 
 @ndl.activation("sink_softmax")

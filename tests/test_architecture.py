@@ -16,12 +16,12 @@ LEVELS = (
     {"core"},
     {"numerics"},
     {"tasks", "models", "learners"},
-    {"channels", "vocabulary"},
+    {"channels", "specs_by_name"},
     {"theory", "simulation"},
     {"studies"},
     {"plotting"},
     {"papers", "checkpoints"},
-    {"cli", "cli_indexed", "cli_interrupts", "cli_options", "cli_studies", "explorer"},
+    {"cli", "explorer"},
 )
 LEVEL = {name: i for i, names in enumerate(LEVELS) for name in names}
 APART = ({"theory", "simulation"},)

@@ -8,7 +8,7 @@ import pytest
 import needlepoint as ndl
 from needlepoint.core import dispatch, specs
 from needlepoint.simulation.simulating import load_rules as load_simulation
-from needlepoint.theory.population_risk import routes
+from needlepoint.theory.location.population.risk import routes
 from needlepoint.theory.predicting import load_rules as load_theory
 
 load_theory()

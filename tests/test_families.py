@@ -17,7 +17,7 @@ from needlepoint.core.results import Measurement, mean_estimate
 from needlepoint.papers.figures import Drawing, Figure, Point
 from needlepoint.papers.report import write_report
 from needlepoint.papers.runner import reproduce, write_agreement
-from needlepoint.studies.codec import encode
+from needlepoint.studies.storage.codec import encode
 
 from questions import QUESTIONS
 

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import needlepoint.core.forks as _forks  # from the beginning, so that no fork goes unnoticed
 
 if TYPE_CHECKING:
-    from needlepoint.core.comparison import Comparison as Comparison
+    from needlepoint.core.answers.comparison import Comparison as Comparison
+    from needlepoint.core.answers.spectra import Spectrum as Spectrum
+    from needlepoint.core.answers.spectra import TrainedSpectrum as TrainedSpectrum
     from needlepoint.core.errors import InvalidParameter as InvalidParameter
     from needlepoint.core.errors import NeedlepointError as NeedlepointError
     from needlepoint.core.errors import NotConverged as NotConverged
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from needlepoint.core.results import Measurement as Measurement
     from needlepoint.core.results import Prediction as Prediction
     from needlepoint.core.results import Trajectory as Trajectory
-    from needlepoint.core.spectra import Spectrum as Spectrum
-    from needlepoint.core.spectra import TrainedSpectrum as TrainedSpectrum
     from needlepoint.core.status import Status as Status
     from needlepoint.learners import BayesOptimal as BayesOptimal
     from needlepoint.learners import GradientFlow as GradientFlow
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from needlepoint.papers.citations import cite as cite
     from needlepoint.plotting.results import plot as plot
     from needlepoint.simulation.simulating import simulate as simulate
-    from needlepoint.studies.executors import Processes as Processes
-    from needlepoint.studies.executors import Serial as Serial
-    from needlepoint.studies.on_dask import Dask as Dask
+    from needlepoint.studies.execution.executors import Processes as Processes
+    from needlepoint.studies.execution.executors import Serial as Serial
+    from needlepoint.studies.execution.on_dask import Dask as Dask
     from needlepoint.studies.refining import Refine as Refine
     from needlepoint.studies.study import Study as Study
     from needlepoint.studies.study import open_study as open_study
@@ -60,46 +60,46 @@ if TYPE_CHECKING:
     from needlepoint.tasks.targets import Eigenvalues as Eigenvalues
     from needlepoint.tasks.targets import PowerLaw as PowerLaw
     from needlepoint.tasks.targets import Wishart as Wishart
-    from needlepoint.theory.bayes_samples import Branch as Branch
-    from needlepoint.theory.bayes_samples import bayes_branches as bayes_branches
-    from needlepoint.theory.bayes_scan import BayesPoint as BayesPoint
-    from needlepoint.theory.bayes_scan import BayesTransition as BayesTransition
-    from needlepoint.theory.bayes_scan import bayes_scan as bayes_scan
-    from needlepoint.theory.bayes_scan import bayes_transition as bayes_transition
     from needlepoint.theory.comparing import compare as compare
-    from needlepoint.theory.landscape import FixedPoint as FixedPoint
-    from needlepoint.theory.landscape import fixed_points as fixed_points
-    from needlepoint.theory.landscape import nullcline as nullcline
-    from needlepoint.theory.landscape import oracle_instability as oracle_instability
-    from needlepoint.theory.landscape import oracle_point as oracle_point
-    from needlepoint.theory.landscape import swapped_crossing as swapped_crossing
-    from needlepoint.theory.landscape import swapped_minimum as swapped_minimum
-    from needlepoint.theory.landscape import vector_field as vector_field
-    from needlepoint.theory.location_statements import LengthCost as LengthCost
-    from needlepoint.theory.location_statements import bayes_asymptote as bayes_asymptote
-    from needlepoint.theory.location_statements import elementwise_bound as elementwise_bound
-    from needlepoint.theory.location_statements import length_cost as length_cost
-    from needlepoint.theory.location_statements import linear_asymptote as linear_asymptote
-    from needlepoint.theory.location_statements import linear_optimum as linear_optimum
-    from needlepoint.theory.location_statements import softmax_key as softmax_key
-    from needlepoint.theory.population import key_landscape as key_landscape
-    from needlepoint.theory.population_risk import excess_risk as excess_risk
-    from needlepoint.theory.population_risk import population_risk as population_risk
-    from needlepoint.theory.power_laws import Directions as Directions
-    from needlepoint.theory.power_laws import Exponents as Exponents
-    from needlepoint.theory.power_laws import learning_exponents as learning_exponents
-    from needlepoint.theory.power_laws import recovered_directions as recovered_directions
+    from needlepoint.theory.indexed.power_laws import Directions as Directions
+    from needlepoint.theory.indexed.power_laws import Exponents as Exponents
+    from needlepoint.theory.indexed.power_laws import learning_exponents as learning_exponents
+    from needlepoint.theory.indexed.power_laws import recovered_directions as recovered_directions
+    from needlepoint.theory.indexed.thresholds import Thresholds as Thresholds
+    from needlepoint.theory.indexed.thresholds import thresholds as thresholds
+    from needlepoint.theory.location.bayes.samples import Branch as Branch
+    from needlepoint.theory.location.bayes.samples import bayes_branches as bayes_branches
+    from needlepoint.theory.location.bayes.transition import BayesPoint as BayesPoint
+    from needlepoint.theory.location.bayes.transition import BayesTransition as BayesTransition
+    from needlepoint.theory.location.bayes.transition import bayes_scan as bayes_scan
+    from needlepoint.theory.location.bayes.transition import bayes_transition as bayes_transition
+    from needlepoint.theory.location.erf.landscape import FixedPoint as FixedPoint
+    from needlepoint.theory.location.erf.landscape import fixed_points as fixed_points
+    from needlepoint.theory.location.erf.landscape import nullcline as nullcline
+    from needlepoint.theory.location.erf.landscape import oracle_instability as oracle_instability
+    from needlepoint.theory.location.erf.landscape import oracle_point as oracle_point
+    from needlepoint.theory.location.erf.landscape import swapped_crossing as swapped_crossing
+    from needlepoint.theory.location.erf.landscape import swapped_minimum as swapped_minimum
+    from needlepoint.theory.location.erf.landscape import vector_field as vector_field
+    from needlepoint.theory.location.population.optimum import key_landscape as key_landscape
+    from needlepoint.theory.location.population.risk import excess_risk as excess_risk
+    from needlepoint.theory.location.population.risk import population_risk as population_risk
+    from needlepoint.theory.location.population.statements import LengthCost as LengthCost
+    from needlepoint.theory.location.population.statements import bayes_asymptote as bayes_asymptote
+    from needlepoint.theory.location.population.statements import elementwise_bound as elementwise_bound
+    from needlepoint.theory.location.population.statements import length_cost as length_cost
+    from needlepoint.theory.location.population.statements import linear_asymptote as linear_asymptote
+    from needlepoint.theory.location.population.statements import linear_optimum as linear_optimum
+    from needlepoint.theory.location.population.statements import softmax_key as softmax_key
     from needlepoint.theory.predicting import predict as predict
-    from needlepoint.theory.thresholds import Thresholds as Thresholds
-    from needlepoint.theory.thresholds import thresholds as thresholds
 
 _HOMES = {
-    "core.comparison": ("Comparison",),
+    "core.answers.comparison": ("Comparison",),
+    "core.answers.spectra": ("Spectrum", "TrainedSpectrum"),
     "core.errors": ("InvalidParameter", "NeedlepointError", "NoTheory", "NotConverged", "UnknownName"),
     "core.estimates": ("Estimate",),
     "core.overlaps": ("IndexedOverlaps", "Overlaps"),
     "core.results": ("Measurement", "Prediction", "Trajectory"),
-    "core.spectra": ("Spectrum", "TrainedSpectrum"),
     "core.status": ("Status",),
     "learners": ("BayesOptimal", "GradientFlow", "OnlineSGD", "Population", "ProjectedDescent", "Ridge"),
     "models.activations": ("Erf", "Linear", "Softmax", "Softplus"),
@@ -108,18 +108,20 @@ _HOMES = {
     "papers.citations": ("cite",),
     "plotting.results": ("plot",),
     "simulation.simulating": ("simulate",),
-    "studies.executors": ("Processes", "Serial"),
-    "studies.on_dask": ("Dask",),
+    "studies.execution.executors": ("Processes", "Serial"),
+    "studies.execution.on_dask": ("Dask",),
     "studies.refining": ("Refine",),
     "studies.study": ("Study", "open_study", "sweep"),
     "studies.sweeps": ("Simulation",),
     "tasks.attention_indexed": ("AttentionIndexed",),
     "tasks.single_location": ("MaxSLR", "SpikedSLR"),
     "tasks.targets": ("Eigenvalues", "PowerLaw", "Wishart"),
-    "theory.bayes_samples": ("Branch", "bayes_branches"),
-    "theory.bayes_scan": ("BayesPoint", "BayesTransition", "bayes_scan", "bayes_transition"),
     "theory.comparing": ("compare",),
-    "theory.landscape": (
+    "theory.indexed.power_laws": ("Directions", "Exponents", "learning_exponents", "recovered_directions"),
+    "theory.indexed.thresholds": ("Thresholds", "thresholds"),
+    "theory.location.bayes.samples": ("Branch", "bayes_branches"),
+    "theory.location.bayes.transition": ("BayesPoint", "BayesTransition", "bayes_scan", "bayes_transition"),
+    "theory.location.erf.landscape": (
         "FixedPoint",
         "fixed_points",
         "nullcline",
@@ -129,7 +131,9 @@ _HOMES = {
         "swapped_minimum",
         "vector_field",
     ),
-    "theory.location_statements": (
+    "theory.location.population.optimum": ("key_landscape",),
+    "theory.location.population.risk": ("excess_risk", "population_risk"),
+    "theory.location.population.statements": (
         "LengthCost",
         "bayes_asymptote",
         "elementwise_bound",
@@ -138,11 +142,7 @@ _HOMES = {
         "linear_optimum",
         "softmax_key",
     ),
-    "theory.population": ("key_landscape",),
-    "theory.population_risk": ("excess_risk", "population_risk"),
-    "theory.power_laws": ("Directions", "Exponents", "learning_exponents", "recovered_directions"),
     "theory.predicting": ("predict",),
-    "theory.thresholds": ("Thresholds", "thresholds"),
 }
 _HOME = {name: module for module, members in _HOMES.items() for name in members}
 

@@ -9,7 +9,7 @@ import needlepoint as ndl
 from needlepoint.channels.branches import NEAR, ORACLE, classify, swapped_point
 from needlepoint.channels.elementwise import excess_risk
 from needlepoint.numerics.precision import float64
-from needlepoint.theory import erf_location
+from needlepoint.theory.location.erf import closed_form as erf_closed_form
 
 SIGN = np.array([-1.0, -1.0, -1.0, -1.0, 1.0])
 TASK = ndl.SpikedSLR(10, snr=200.0, relevant_std=np.sqrt(0.5))
@@ -32,13 +32,13 @@ def branch(task, model, five):
 @jax.value_and_grad
 @jax.grad
 def slope_and_curvature(theta, c, five):
-    return erf_location.unit_excess_risk(c, five.at[2].set(theta))
+    return erf_closed_form.unit_excess_risk(c, five.at[2].set(theta))
 
 
 @float64
 def slopes(task, model, five):
     """Risk along theta at fixed other overlaps: first and second derivative, by the closed form."""
-    found = slope_and_curvature(float(five[2]), erf_location.constants(task, model), jnp.asarray(five))
+    found = slope_and_curvature(float(five[2]), erf_closed_form.constants(task, model), jnp.asarray(five))
     return tuple(float(x) for x in found)
 
 

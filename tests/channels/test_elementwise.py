@@ -11,7 +11,7 @@ import needlepoint as ndl
 from needlepoint.channels.elementwise import excess_risk, token_moments
 from needlepoint.core.overlaps import vectors_with_gram
 from needlepoint.numerics.precision import float64
-from needlepoint.theory import erf_location
+from needlepoint.theory.location.erf import closed_form as erf_closed_form
 
 EPS = np.finfo(float).eps
 NODES = 128
@@ -115,7 +115,7 @@ def two_routes(task, activation, o):
     model = ndl.KeyValueAttention(activation)
     means = excess_risk(activation, law(task), seven(o), NODES)
     arrays = tuple(jnp.asarray(x) for x in seven(o))
-    return float(means), float(erf_location.excess_risk(erf_location.constants(task, model), arrays))
+    return float(means), float(erf_closed_form.excess_risk(erf_closed_form.constants(task, model), arrays))
 
 
 TASKS = [

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from needlepoint.core.estimates import Estimate
-from needlepoint.core.jsonio import dumps
 from needlepoint.core.overlaps import FIVE, Overlaps
 from needlepoint.core.results import Measurement, Prediction, Trajectory, mean_estimate
 from needlepoint.core.specs import from_json, spec_id
 from needlepoint.core.status import Status
+from needlepoint.core.text.jsonio import dumps
 from needlepoint.learners import Population
 from needlepoint.models.activations import Erf
 from needlepoint.models.attention import KeyValueAttention

@@ -17,7 +17,6 @@ import needlepoint.models
 import needlepoint.tasks
 from needlepoint.core import specs
 from needlepoint.core.errors import InvalidParameter, UnknownName
-from needlepoint.core.jsonio import canonical
 from needlepoint.core.kinds import Choice, Count, Flag, Lengths, Numbers, Penalty, Real
 from needlepoint.core.lowering import lower
 from needlepoint.core.overlaps import Overlaps
@@ -35,6 +34,7 @@ from needlepoint.core.specs import (
     spec,
     spec_id,
 )
+from needlepoint.core.text.jsonio import canonical
 from needlepoint.learners import BayesOptimal, OnlineSGD, Population, ProjectedDescent
 from needlepoint.models.activations import Erf, Softmax
 from needlepoint.models.attention import KeyValueAttention

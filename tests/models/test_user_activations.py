@@ -14,10 +14,10 @@ from scipy import special
 
 import needlepoint as ndl
 from needlepoint.core import specs
-from needlepoint.core.parsing import parse_value
+from needlepoint.core.text.parsing import parse_value
 from needlepoint.models.user_activations import bare
 from needlepoint.numerics.precision import float64
-from needlepoint.simulation import risks
+from needlepoint.simulation.location import risks
 
 import waiting
 

@@ -18,7 +18,7 @@ from needlepoint.papers import figures as registry
 from needlepoint.papers.folder import everything, strangers
 from needlepoint.papers.report import FAR, write_report
 from needlepoint.papers.runner import compute, reproduce
-from needlepoint.studies.store import Store
+from needlepoint.studies.storage.store import Store
 
 
 class Page(HTMLParser):
@@ -212,7 +212,7 @@ def test_both_sizes_are_covered_and_nothing_twice(tmp_path, capsys):
 
 @pytest.mark.usefixtures("two")
 def test_after_ctrl_c_what_is_finished_is_in_the_report(tmp_path, capsys, monkeypatch):
-    from needlepoint.studies import executors
+    from needlepoint.studies.execution import executors
 
     honest, solved = executors.solve, []
 

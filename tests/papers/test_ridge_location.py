@@ -11,7 +11,7 @@ import needlepoint as ndl
 from needlepoint.papers.figures import Record, figure, figures
 from needlepoint.papers.ridge_location import ATTENTIONS, CASES, PAPER, PENALTY
 from needlepoint.papers.runner import agreement, compute
-from needlepoint.theory.bayes_scan import bayes_scan, bayes_transition
+from needlepoint.theory.location.bayes.transition import bayes_scan, bayes_transition
 
 IDS = {"ridge-samples", "ridge-optimal", "ridge-penalty", "ridge-stability", "bayes-branches"}
 RIDGE = sorted(IDS - {"bayes-branches"})

@@ -10,7 +10,7 @@ import pytest
 import needlepoint as ndl
 from needlepoint.papers.figures import Figure, Point, Record
 from needlepoint.papers.runner import agreement, compute, reproduce, writable, write_agreement, write_csv
-from needlepoint.studies.store import Store
+from needlepoint.studies.storage.store import Store
 
 TASK = ndl.SpikedSLR(2, 1.0, noise=0.3)
 LINEAR = (TASK, ndl.LinearRegression(), ndl.Population())

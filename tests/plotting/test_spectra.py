@@ -7,8 +7,8 @@ import matplotlib
 import numpy as np
 import pytest
 
+from needlepoint.core.answers.spectra import Spectrum
 from needlepoint.core.errors import InvalidParameter
-from needlepoint.core.spectra import Spectrum
 from needlepoint.plotting.spectra import ROOM, SpectrumPanel, curve, histogram, spectrum_panels
 
 

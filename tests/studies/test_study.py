@@ -10,13 +10,14 @@ import pytest
 import needlepoint as ndl
 from needlepoint.core.results import mean_estimate
 from needlepoint.core.specs import from_json
-from needlepoint.studies import executors, sweeps
-from needlepoint.studies.codec import decode
-from needlepoint.studies.jobs import Job, Unit
-from needlepoint.studies.running import Tally
-from needlepoint.studies.store import Store
+from needlepoint.studies import sweeps
+from needlepoint.studies.execution import executors
+from needlepoint.studies.execution.jobs import Job, Unit
+from needlepoint.studies.execution.running import Tally
+from needlepoint.studies.execution.work import message, solve
+from needlepoint.studies.storage.codec import decode
+from needlepoint.studies.storage.store import Store
 from needlepoint.studies.study import Study
-from needlepoint.studies.work import message, solve
 
 TASK, LEARNER = ndl.SpikedSLR(2, 1.0, noise=0.3), ndl.Population()
 LINEAR, SOFTMAX = ndl.LinearRegression(), ndl.KeyValueAttention(ndl.Softmax())

@@ -11,10 +11,10 @@ import pytest
 from scipy import special
 
 import needlepoint as ndl
-from needlepoint.core.jsonio import dumps
 from needlepoint.core.lowering import lower
-from needlepoint.core.parsing import combine, parse_spec, read_spec_file
 from needlepoint.core.specs import from_json
+from needlepoint.core.text.jsonio import dumps
+from needlepoint.core.text.parsing import combine, parse_spec, read_spec_file
 from needlepoint.numerics.precision import float64
 
 SOFT = ndl.MaxSLR(tokens=3, snr=1.5, noise=0.4)

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 import needlepoint as ndl
-from needlepoint.theory import descent, erf_curves, population
 from needlepoint.theory.curves import predict_curves, static_key
+from needlepoint.theory.location.dynamics import descent
+from needlepoint.theory.location.erf import many_optima
+from needlepoint.theory.location.population import optimum
 
 POPULATION = ndl.Population()
 START = ndl.Overlaps(0.1, 0.2, -0.05, 0.15, 0.3)
@@ -79,13 +81,13 @@ CASES = [
 @pytest.fixture
 def left_over(monkeypatch):
     """The questions that the batch left to the rule for one."""
-    seen, plain = [], population.predict_population
+    seen, plain = [], optimum.predict_population
 
     def watched(task, model, learner, options):
         seen.append((task, model, learner))
         return plain(task, model, learner, options)
 
-    monkeypatch.setattr(population, "predict_population", watched)
+    monkeypatch.setattr(optimum, "predict_population", watched)
     return seen
 
 
@@ -146,14 +148,14 @@ def test_a_lower_minimum_next_door_is_found(monkeypatch):
         (ndl.SpikedSLR(5, snr), ndl.KeyValueAttention(ndl.Erf(1.0, None, 1.0)), POPULATION)
         for snr in (30.0, 31.0, 32.0)
     ]
-    plain, lowest = erf_curves._lowest, []
+    plain, lowest = many_optima._lowest, []
 
     def spoiled(batch, starts, tol):
         found = plain(batch, starts, tol)
         lowest.append(starts)
         return {i: e._replace(value=e.value + 0.1) if i == 1 and len(lowest) == 1 else e for i, e in found.items()}
 
-    monkeypatch.setattr(erf_curves, "_lowest", spoiled)
+    monkeypatch.setattr(many_optima, "_lowest", spoiled)
     found = predict_curves([asked])[0]
     assert {i for i, _ in lowest[1]} == {1}
     assert_same(found, one_by_one(tuple(asked)))

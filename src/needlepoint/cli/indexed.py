@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from needlepoint.cli_options import (
+from needlepoint.cli.options import (
     NOT_CONVERGED,
     AsJson,
     Changes,
@@ -24,11 +24,11 @@ from needlepoint.cli_options import (
     read_specs,
 )
 from needlepoint.core.errors import InvalidParameter
-from needlepoint.core.jsonio import dumps, plain
+from needlepoint.core.text.jsonio import dumps, plain
 
 if TYPE_CHECKING:
+    from needlepoint.core.answers.spectra import Spectrum
     from needlepoint.core.results import Prediction
-    from needlepoint.core.spectra import Spectrum
 
 MODEL = "TiedAttention()"
 LEVELS = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from needlepoint.cli_indexed import spectrum, thresholds
-from needlepoint.cli_interrupts import INTERRUPTED, interruptible
-from needlepoint.cli_options import (
+from needlepoint.cli.indexed import spectrum, thresholds
+from needlepoint.cli.interrupts import INTERRUPTED, interruptible
+from needlepoint.cli.options import (
     BAD_INPUT,
     NOT_CONVERGED,
     AsJson,
@@ -35,12 +35,12 @@ from needlepoint.cli_options import (
     progress_bar,
     read_specs,
 )
-from needlepoint.cli_studies import Address, How, Memory, Workers, study_app, sweep
+from needlepoint.cli.studies import Address, How, Memory, Workers, study_app, sweep
 from needlepoint.core.errors import InvalidParameter, NeedlepointError, NotConverged, one_line
-from needlepoint.core.jsonio import dumps
+from needlepoint.core.text.jsonio import dumps
 
 if TYPE_CHECKING:
-    from needlepoint.core.comparison import Row
+    from needlepoint.core.answers.comparison import Row
     from needlepoint.core.results import Measurement, Result
     from needlepoint.papers.runner import Reproduced
 
@@ -219,7 +219,7 @@ def compare(
 
 def _overlaps(text: str | None) -> Any:
     from needlepoint.core.overlaps import Overlaps
-    from needlepoint.core.parsing import parse_value
+    from needlepoint.core.text.parsing import parse_value
 
     if text is None:
         return None
@@ -277,8 +277,8 @@ def reproduce(
     from needlepoint.papers.folder import everything, remember, strangers
     from needlepoint.papers.runner import reproduce as reproduce_figure
     from needlepoint.papers.runner import writable
-    from needlepoint.studies.executors import executor_named, started
-    from needlepoint.studies.store import Store
+    from needlepoint.studies.execution.executors import executor_named, started
+    from needlepoint.studies.storage.store import Store
 
     writable(out)
     size = "full" if full else "quick"
@@ -341,6 +341,3 @@ app.command()(thresholds)
 app.command()(spectrum)
 app.command()(sweep)
 app.add_typer(study_app, name="study")
-
-if __name__ == "__main__":
-    main()

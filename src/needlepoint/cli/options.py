@@ -42,8 +42,8 @@ def read_specs(
     needed: Sequence[str] = ("task", "learner"),
 ) -> tuple[Any, Spec | None, Any]:
     """Task, model and learner from options over a file, of which those `needed` must be there."""
-    import needlepoint.vocabulary  # noqa: F401
-    from needlepoint.core.parsing import combine, read_spec_file
+    import needlepoint.specs_by_name  # noqa: F401
+    from needlepoint.core.text.parsing import combine, read_spec_file
 
     document = read_spec_file(spec) if spec is not None else {}
     parts = combine(document, {"task": task, "model": model, "learner": learner}, changes or [])

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from needlepoint.cli_interrupts import Check, interruptible
+from needlepoint.cli.interrupts import Check, interruptible
 from needlepoint.core.errors import InvalidParameter, NeedlepointError, one_line
-from needlepoint.core.jsonio import dumps
+from needlepoint.core.text.jsonio import dumps
 
 if TYPE_CHECKING:
-    from needlepoint.studies.running import Tally
+    from needlepoint.studies.execution.running import Tally
     from needlepoint.studies.study import Study
 
 NOT_CONVERGED = 3
@@ -50,9 +50,9 @@ def sweep(
 ) -> None:
     """Theory and simulation over a grid or a list, kept in one file; run it again to go on."""
     from needlepoint.studies.axes import LIMIT
-    from needlepoint.studies.executors import executor_named
+    from needlepoint.studies.execution.executors import executor_named
     from needlepoint.studies.files import read_study
-    from needlepoint.studies.store import Store
+    from needlepoint.studies.storage.store import Store
     from needlepoint.studies.study import Study
     from needlepoint.studies.sweeps import Sweep
 
@@ -77,7 +77,7 @@ def sweep(
 
 def _say_what_is_there(study: Study, path: Path) -> None:
     """What a user may want to know of a store before a sweep adds to it."""
-    from needlepoint.studies.store import StoreError
+    from needlepoint.studies.storage.store import StoreError
 
     try:
         before = study.store.meta("study")
@@ -187,7 +187,7 @@ def _drawable(path: Path, kinds: tuple[str, ...]) -> None:
 
 
 def _draw(study: Study, drawing: dict[str, Any], path: Path) -> None:
-    from needlepoint.plotting.studies import plot
+    from needlepoint.plotting.studies.pictures import plot
 
     plot(study, **drawing, path=path)
 
@@ -198,7 +198,7 @@ def ls(
     as_json: AsJson = False,
 ) -> None:
     """The stores in a folder."""
-    from needlepoint.studies.store import Store
+    from needlepoint.studies.storage.store import Store
 
     if not folder.is_dir():
         raise InvalidParameter(f"there is no folder {folder}.")
@@ -228,7 +228,7 @@ def ls(
 
 def _paths(document: Any, path: Path) -> list[str]:
     """What a study goes over, from its stored definition."""
-    from needlepoint.studies.store import StoreError
+    from needlepoint.studies.storage.store import StoreError
 
     paths = document.get("paths") if isinstance(document, dict) else None
     if not isinstance(paths, list) or not all(isinstance(p, str) for p in paths):
@@ -282,7 +282,7 @@ def export(
 def _kept_drawing(study: Study) -> dict[str, Any]:
     """How the study's file said that it is drawn."""
     from needlepoint.studies.files import PLOT
-    from needlepoint.studies.store import StoreError
+    from needlepoint.studies.storage.store import StoreError
 
     kept = study.store.meta("plot") or {}
     if not isinstance(kept, dict) or not set(kept) <= set(PLOT):
@@ -293,7 +293,7 @@ def _kept_drawing(study: Study) -> dict[str, Any]:
 @study_app.command("prune")
 def prune(path: StoreFile, as_json: AsJson = False) -> None:
     """Remove the points of other versions of the numbers; those of this version stay."""
-    from needlepoint.studies.store import Store
+    from needlepoint.studies.storage.store import Store
 
     with Store(path, create=False) as store:
         removed = store.prune()
@@ -310,7 +310,7 @@ def retry(
     as_json: AsJson = False,
 ) -> None:
     """Compute again what failed, is damaged or of another version of the numbers, and what is missing."""
-    from needlepoint.studies.executors import executor_named
+    from needlepoint.studies.execution.executors import executor_named
     from needlepoint.studies.study import open_study
 
     chosen = executor_named(executor, workers=workers, memory=memory, address=address)

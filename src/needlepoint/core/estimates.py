@@ -63,6 +63,6 @@ class Estimate:
         return f"{self.value:.10g} ({sign} {self.error:.1e})"
 
     def to_json(self) -> dict[str, Any]:
-        from needlepoint.core.jsonio import number
+        from needlepoint.core.text.jsonio import number
 
         return {"value": number(self.value), "error": number(self.error), "kind": self.kind}

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, TypeGuard
 
 from needlepoint.core.errors import InvalidParameter, shown
-from needlepoint.core.jsonio import number
+from needlepoint.core.text.jsonio import number
 
 
 class Kind:

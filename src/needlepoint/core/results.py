@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from needlepoint.core.answers.spectra import Spectrum, TrainedSpectrum
 from needlepoint.core.estimates import Estimate
-from needlepoint.core.jsonio import plain
 from needlepoint.core.overlaps import OFF_MANIFOLD, IndexedOverlaps, Overlaps
 from needlepoint.core.specs import Spec, spec_id
-from needlepoint.core.spectra import Spectrum, TrainedSpectrum
 from needlepoint.core.status import Status
+from needlepoint.core.text.jsonio import plain
 
 UNSOLVED = (Status.MAX_STEPS, Status.DIVERGED, Status.INFEASIBLE)
 """Statuses of predictions whose equations do not hold where they stopped."""

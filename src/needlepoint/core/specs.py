@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 from needlepoint.core.errors import InvalidParameter, UnknownName, shown
-from needlepoint.core.jsonio import canonical
 from needlepoint.core.kinds import Choice, Count, Flag, Kind, Lengths, Numbers, Penalty, Real, refusal
+from needlepoint.core.text.jsonio import canonical
 
 NUMBERS_VERSION = 2
 """Raised when a formula changes its numbers, so that stored results of old code are not reused."""

@@ -10,9 +10,9 @@ from typing import Any, get_args
 from needlepoint.core.specs import NUMBERS_VERSION
 from needlepoint.papers.figures import Figure, Point, Record, Size
 from needlepoint.papers.runner import Agreement, Reproduced, agreement, jobs_of
-from needlepoint.studies.codec import decode, encode
-from needlepoint.studies.jobs import Job, digest
-from needlepoint.studies.store import Store, StoreError
+from needlepoint.studies.execution.jobs import Job, digest
+from needlepoint.studies.storage.codec import decode, encode
+from needlepoint.studies.storage.store import Store, StoreError
 
 
 @dataclass(frozen=True)

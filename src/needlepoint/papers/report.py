@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from needlepoint.core.comparison import Row
+from needlepoint.core.answers.comparison import Row
 from needlepoint.papers.citations import PAPERS
 from needlepoint.papers.runner import Reproduced, replacing
 

@@ -10,14 +10,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from needlepoint.core.comparison import Row
+from needlepoint.core.answers.comparison import Row
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.results import Measurement, Prediction
 from needlepoint.papers.figures import Drawing, Figure, Point, Record, Size
-from needlepoint.studies.executors import Executor, Serial
-from needlepoint.studies.jobs import Job, Unit
-from needlepoint.studies.running import Tally, run
-from needlepoint.studies.store import Store
+from needlepoint.studies.execution.executors import Executor, Serial
+from needlepoint.studies.execution.jobs import Job, Unit
+from needlepoint.studies.execution.running import Tally, run
+from needlepoint.studies.storage.store import Store
 
 Say = Callable[[str, float], None]
 """Called with what is being computed and the fraction of the figure done."""

@@ -1,1 +1,5 @@
-"""Draws records, computes nothing but means and quantiles of what it is given."""
+"""Draws records, computes nothing but means and quantiles of what it is given.
+
+`results` draws one answer, `studies` a sweep; `metrics`, `curves`, `spectra`, `stability`, `landscape` and
+`trajectories` are the kinds of panel, `style` their look.
+"""

@@ -13,12 +13,12 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from needlepoint.core.comparison import Comparison
+from needlepoint.core.answers.comparison import Comparison
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.results import Measurement, Prediction, Result, Trajectory
-from needlepoint.plotting import studies
 from needlepoint.plotting.spectra import XLABEL, SpectrumPanel, draw_spectrum
-from needlepoint.plotting.study_data import Plottable
+from needlepoint.plotting.studies import pictures as studies
+from needlepoint.plotting.studies.data import Plottable
 from needlepoint.plotting.style import COLOURS, THEORY, TRAINING, styled
 from needlepoint.plotting.trajectories import four_panels
 

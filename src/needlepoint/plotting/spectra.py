@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
+from needlepoint.core.answers.spectra import Spectrum
 from needlepoint.core.errors import InvalidParameter
-from needlepoint.core.spectra import Spectrum
 from needlepoint.plotting.style import COLOURS, THEORY, panels, styled
 
 ZERO = 1e-3

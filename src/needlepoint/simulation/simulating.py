@@ -70,11 +70,11 @@ def simulate(
 
 def load_rules() -> None:
     """Importing these modules fills the dispatch table."""
-    import needlepoint.simulation.bayes_amp
-    import needlepoint.simulation.descent
-    import needlepoint.simulation.indexed
-    import needlepoint.simulation.indexed_bayes
-    import needlepoint.simulation.location_dynamics
-    import needlepoint.simulation.ridge
-    import needlepoint.simulation.risks
-    import needlepoint.simulation.sgd  # noqa: F401
+    import needlepoint.simulation.indexed.bayes
+    import needlepoint.simulation.indexed.training
+    import needlepoint.simulation.location.bayes_amp
+    import needlepoint.simulation.location.descent
+    import needlepoint.simulation.location.free_norms
+    import needlepoint.simulation.location.ridge
+    import needlepoint.simulation.location.risks
+    import needlepoint.simulation.location.sgd_on_spheres  # noqa: F401

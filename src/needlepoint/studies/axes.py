@@ -13,9 +13,9 @@ import numpy as np
 
 from needlepoint.core.errors import InvalidParameter, shown
 from needlepoint.core.kinds import Real
-from needlepoint.core.parsing import PARTS
 from needlepoint.core.specs import Spec, assign, declared
-from needlepoint.studies.jobs import Question
+from needlepoint.core.text.parsing import PARTS
+from needlepoint.studies.execution.jobs import Question
 
 LIMIT = 20_000
 """Points (theory and simulation together) above which a sweep asks whether it is meant."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from needlepoint.core.errors import InvalidParameter, UnknownName
 from needlepoint.core.kinds import is_whole
-from needlepoint.core.parsing import PARTS, combine, parse_value, read_spec_file
+from needlepoint.core.text.parsing import PARTS, combine, parse_value, read_spec_file
 from needlepoint.studies.refining import Refine
 from needlepoint.studies.sweeps import Simulation
 

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from needlepoint.core.comparison import Comparison
+from needlepoint.core.answers.comparison import Comparison
 from needlepoint.core.results import Measurement, Prediction
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from needlepoint.core.answers.spectra import TrainedSpectrum
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.results import Measurement, Trajectory, mean_estimate
-from needlepoint.core.spectra import TrainedSpectrum
 from needlepoint.core.status import Status
 
 

@@ -8,20 +8,20 @@ from collections.abc import Hashable, Iterator
 from pathlib import Path
 from typing import Any
 
-from needlepoint.core.comparison import Comparison
+from needlepoint.core.answers.comparison import Comparison
 from needlepoint.core.errors import InvalidParameter, NeedlepointError
-from needlepoint.core.parsing import PARTS
 from needlepoint.core.results import Measurement, Prediction
 from needlepoint.core.specs import Spec
+from needlepoint.core.text.parsing import PARTS
 from needlepoint.studies import tables
 from needlepoint.studies.axes import LIMIT, At
-from needlepoint.studies.executors import Executor, executor_named, started
-from needlepoint.studies.jobs import Job
+from needlepoint.studies.execution.executors import Executor, executor_named, started
+from needlepoint.studies.execution.jobs import Job
+from needlepoint.studies.execution.running import Report, Tally, run, silent
 from needlepoint.studies.points import StudyPoint
 from needlepoint.studies.pooling import pooled
 from needlepoint.studies.refining import Refine
-from needlepoint.studies.running import Report, Tally, run, silent
-from needlepoint.studies.store import MEMORY, Store, StoreError
+from needlepoint.studies.storage.store import MEMORY, Store, StoreError
 from needlepoint.studies.sweeps import Simulation, Sweep
 
 OLDER = "computed with another version of the numbers; `study retry` (or the sweep) computes it again."

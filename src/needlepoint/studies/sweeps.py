@@ -12,9 +12,9 @@ from needlepoint.core.errors import InvalidParameter, NoTheory, shown
 from needlepoint.core.kinds import is_whole
 from needlepoint.core.specs import from_json
 from needlepoint.studies.axes import LIMIT, At, Axes, read_axes
-from needlepoint.studies.codec import decode, encode
-from needlepoint.studies.jobs import Job, Question, Unit, digest
+from needlepoint.studies.execution.jobs import Job, Question, Unit, digest
 from needlepoint.studies.refining import Refine
+from needlepoint.studies.storage.codec import decode, encode
 
 CURVE = 16
 """Points that are followed by continuation in one go."""

@@ -79,6 +79,6 @@ def _solver(task: Spec, model: Spec | None, learner: Spec) -> Solver | None:
 
 def load_rules() -> None:
     """Importing these modules fills the dispatch table."""
-    import needlepoint.theory.descent
-    import needlepoint.theory.erf_curves
-    import needlepoint.theory.ridge_curves  # noqa: F401
+    import needlepoint.theory.location.dynamics.descent
+    import needlepoint.theory.location.erf.many_optima
+    import needlepoint.theory.location.ridge.curves  # noqa: F401

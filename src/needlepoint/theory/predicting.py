@@ -50,12 +50,3 @@ def predict(
 
 def load_rules() -> None:
     """Importing these modules fills the dispatch table."""
-    import needlepoint.theory.bayes
-    import needlepoint.theory.bayes_samples
-    import needlepoint.theory.descent
-    import needlepoint.theory.indexed
-    import needlepoint.theory.indexed_bayes
-    import needlepoint.theory.location_flow
-    import needlepoint.theory.population
-    import needlepoint.theory.ridge
-    import needlepoint.theory.sgd  # noqa: F401

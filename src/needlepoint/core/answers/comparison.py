@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from needlepoint.core.answers.spectra import group_means
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.estimates import Estimate
-from needlepoint.core.jsonio import plain
 from needlepoint.core.results import Measurement, Prediction, Result, mean_estimate
 from needlepoint.core.specs import Spec
-from needlepoint.core.spectra import group_means
+from needlepoint.core.text.jsonio import plain
 
 _MANY = 1000  # eigenvalues that stand for a law
 

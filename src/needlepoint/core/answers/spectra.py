@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from needlepoint.core.jsonio import plain
+from needlepoint.core.text.jsonio import plain
 
 GROUPS = {"eigenvalues_top_10": (0.9, 1.0), "eigenvalues_10_25": (0.75, 0.9), "eigenvalues_25_50": (0.5, 0.75)}
 """Means of sorted eigenvalues that are compared, by the shares between which they lie."""

@@ -11,11 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from needlepoint.core.comparison import Row
+from needlepoint.core.answers.comparison import Row
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.estimates import Estimate
-from needlepoint.plotting.study_data import OVERLAPS, Data, estimate_of, listed
-from needlepoint.plotting.study_scales import GREY, Scale, add_legend, cross_of, is_wide, legend_sign
+from needlepoint.plotting.studies.data import OVERLAPS, Data, estimate_of, listed
+from needlepoint.plotting.studies.scales import GREY, Scale, add_legend, cross_of, is_wide, legend_sign
 from needlepoint.plotting.style import COLOURS, THEORY, TRAINING, panels
 from needlepoint.studies.points import StudyPoint
 

@@ -20,9 +20,9 @@ from matplotlib.tri import TriAnalyzer, Triangulation
 
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.results import Result
-from needlepoint.plotting.study_curves import open_cross
-from needlepoint.plotting.study_data import Data, listed
-from needlepoint.plotting.study_scales import Scale, add_legend, cross_of, is_wide, legend_sign
+from needlepoint.plotting.studies.curves import open_cross
+from needlepoint.plotting.studies.data import Data, listed
+from needlepoint.plotting.studies.scales import Scale, add_legend, cross_of, is_wide, legend_sign
 from needlepoint.plotting.style import COLOURS, TRAINING, panels
 from needlepoint.studies.points import StudyPoint
 

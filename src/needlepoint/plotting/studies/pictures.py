@@ -9,9 +9,9 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from needlepoint.core.errors import InvalidParameter
-from needlepoint.plotting.study_curves import draw_curves
-from needlepoint.plotting.study_data import Plottable, read
-from needlepoint.plotting.study_maps import draw_maps
+from needlepoint.plotting.studies.curves import draw_curves
+from needlepoint.plotting.studies.data import Plottable, read
+from needlepoint.plotting.studies.maps import draw_maps
 from needlepoint.plotting.style import styled
 
 KINDS, SUFFIXES = ("curves", "map"), (".png", ".pdf", ".svg")

@@ -6,8 +6,8 @@ import itertools
 
 import numpy as np
 
-from needlepoint.simulation.indexed_local import Errors
-from needlepoint.simulation.indexed_problem import Minimum, Problem
+from needlepoint.simulation.indexed.one_sequence import Errors
+from needlepoint.simulation.indexed.problem import Minimum, Problem
 
 _STEPS = 500
 _DAMPING = 0.5  # undamped it oscillates, and with g undamped single sequences go back and forth

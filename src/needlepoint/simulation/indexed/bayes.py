@@ -8,19 +8,19 @@ from typing import NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from needlepoint.core.answers.spectra import TrainedSpectrum
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.overlaps import IndexedOverlaps
 from needlepoint.core.results import Measurement, mean_estimate
-from needlepoint.core.spectra import TrainedSpectrum
 from needlepoint.core.status import Status
 from needlepoint.learners import BayesOptimal
 from needlepoint.models.attention import DirectAttention
 from needlepoint.numerics.free_atoms import Atoms
 from needlepoint.numerics.freeprob import FreeSum
 from needlepoint.numerics.gaussian import sobol_normals
-from needlepoint.simulation.indexed_local import attention
-from needlepoint.simulation.indexed_problem import Problem, draw_problem, draw_sequences, stream
+from needlepoint.simulation.indexed.one_sequence import attention
+from needlepoint.simulation.indexed.problem import Problem, draw_problem, draw_sequences, stream
 from needlepoint.simulation.simulating import Options
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from needlepoint.core.errors import InvalidParameter
-from needlepoint.simulation.indexed_problem import Minimum, Problem, soften
+from needlepoint.simulation.indexed.problem import Minimum, Problem, soften
 from needlepoint.simulation.minima import descend
 
 _STEPS = 10_000

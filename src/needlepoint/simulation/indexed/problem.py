@@ -12,7 +12,7 @@ import numpy as np
 
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.models.attention import DirectAttention, TiedAttention
-from needlepoint.simulation.indexed_local import Errors, attention
+from needlepoint.simulation.indexed.one_sequence import Errors, attention
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 
 LARGEST = 4e8  # numbers in the tokens of a data set (3.2 GB)

@@ -7,17 +7,17 @@ from typing import NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from needlepoint.core.answers.spectra import TrainedSpectrum, group_means
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter, UnknownName
 from needlepoint.core.overlaps import IndexedOverlaps
 from needlepoint.core.results import Measurement, mean_estimate
-from needlepoint.core.spectra import TrainedSpectrum, group_means
 from needlepoint.core.status import Status
 from needlepoint.learners import Ridge
 from needlepoint.models.attention import DirectAttention, TiedAttention
-from needlepoint.simulation.indexed_amp import amp
-from needlepoint.simulation.indexed_problem import Minimum, Problem, draw_problem, draw_sequences, stream
-from needlepoint.simulation.indexed_training import adam, fista, lbfgs
+from needlepoint.simulation.indexed.amp import amp
+from needlepoint.simulation.indexed.minimisers import adam, fista, lbfgs
+from needlepoint.simulation.indexed.problem import Minimum, Problem, draw_problem, draw_sequences, stream
 from needlepoint.simulation.minima import are_apart, lowest, notes_on_starts
 from needlepoint.simulation.simulating import Options
 from needlepoint.tasks.attention_indexed import AttentionIndexed

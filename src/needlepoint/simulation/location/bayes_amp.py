@@ -18,9 +18,9 @@ from needlepoint.core.results import Measurement, mean_estimate
 from needlepoint.core.status import Status
 from needlepoint.learners import BayesOptimal
 from needlepoint.numerics.gaussian import lattice, trapezoid_rule
-from needlepoint.simulation.risks import simulate_known_teachers, sum_chunks
+from needlepoint.simulation.location.risks import simulate_known_teachers, sum_chunks
+from needlepoint.simulation.location.vectors import frames
 from needlepoint.simulation.simulating import Options
-from needlepoint.simulation.vectors import frames
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 
 _LARGEST = 4e8  # numbers in a data set (3.2 GB)

@@ -11,16 +11,16 @@ import numpy as np
 
 from needlepoint.channels import elementwise
 from needlepoint.channels.branches import classify
+from needlepoint.core.answers.trajectories import named, scale_at, scale_of_step, summarise
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.overlaps import FIVE
 from needlepoint.core.results import Measurement, Trajectory
-from needlepoint.core.trajectories import named, scale_at, scale_of_step, summarise
 from needlepoint.learners import ProjectedDescent, record_steps
 from needlepoint.models.activations import Activation, Erf
 from needlepoint.models.attention import KeyValueAttention
+from needlepoint.simulation.location.vectors import starting_vectors
 from needlepoint.simulation.simulating import Options
-from needlepoint.simulation.vectors import starting_vectors
 from needlepoint.tasks.single_location import SpikedSLR
 
 

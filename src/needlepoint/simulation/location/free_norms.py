@@ -10,17 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import integrate
 
+from needlepoint.core.answers.trajectories import named, summarise
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.lowering import lower
 from needlepoint.core.overlaps import frame_coordinates
 from needlepoint.core.results import Measurement, Trajectory
-from needlepoint.core.trajectories import named, summarise
 from needlepoint.learners import GradientFlow, OnlineSGD, record_steps
 from needlepoint.models.activations import Activation
 from needlepoint.models.attention import KeyValueAttention
+from needlepoint.simulation.location.vectors import Vectors, starting_vectors
 from needlepoint.simulation.simulating import Options
-from needlepoint.simulation.vectors import Vectors, starting_vectors
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 
 _LARGEST_SAMPLE = 100_000_000

@@ -16,8 +16,8 @@ from needlepoint.learners import Ridge
 from needlepoint.models.activations import Activation
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.precision import float64
-from needlepoint.simulation.ridge import train
-from needlepoint.simulation.ridge_problem import Problem, forward, local_loss
+from needlepoint.simulation.location.ridge import train
+from needlepoint.simulation.location.ridge_problem import Problem, forward, local_loss
 from needlepoint.tasks.single_location import SingleLocation
 
 _LARGEST_D = 2000

@@ -16,12 +16,12 @@ from needlepoint.core.status import Status
 from needlepoint.learners import Ridge
 from needlepoint.models.activations import Activation
 from needlepoint.models.attention import KeyValueAttention
+from needlepoint.simulation.location.ridge_amp import amp
+from needlepoint.simulation.location.ridge_problem import Minimum, Problem, check_size, draw_problem
+from needlepoint.simulation.location.risks import attention_errors
+from needlepoint.simulation.location.vectors import frames
 from needlepoint.simulation.minima import FITTED, are_apart, descend, lowest, notes_on_starts
-from needlepoint.simulation.ridge_amp import amp
-from needlepoint.simulation.ridge_problem import Minimum, Problem, check_size, draw_problem
-from needlepoint.simulation.risks import attention_errors
 from needlepoint.simulation.simulating import Options
-from needlepoint.simulation.vectors import frames
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 
 _EVEN_GAUGE = ("key", "key_on_value", "key_dot_value")  # what changes sign with k alone

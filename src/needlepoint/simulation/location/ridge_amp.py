@@ -11,7 +11,7 @@ import numpy as np
 
 from needlepoint.channels.proximal import Channel, Sample, proximal, reply
 from needlepoint.models.activations import Activation
-from needlepoint.simulation.ridge_problem import Minimum, Problem, backward, forward, local_loss
+from needlepoint.simulation.location.ridge_problem import Minimum, Problem, backward, forward, local_loss
 
 _STEPS = 500
 _DAMPING = 0.5  # undamped, modes off the invariant manifold grow, and single sequences go back and forth

@@ -14,7 +14,7 @@ import numpy as np
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.lowering import lower
 from needlepoint.models.activations import Activation
-from needlepoint.simulation.bayes_amp import Data
+from needlepoint.simulation.location.bayes_amp import Data
 from needlepoint.tasks.single_location import SingleLocation
 
 LARGEST = 4e8  # numbers in a data set (3.2 GB)

@@ -19,8 +19,8 @@ from needlepoint.core.status import Status
 from needlepoint.learners import BayesOptimal, Population
 from needlepoint.models.activations import Activation
 from needlepoint.models.attention import KeyValueAttention, LinearRegression
+from needlepoint.simulation.location.vectors import frames, with_overlaps
 from needlepoint.simulation.simulating import Options
-from needlepoint.simulation.vectors import frames, with_overlaps
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 
 _LARGEST_SEQUENCE = 100_000_000

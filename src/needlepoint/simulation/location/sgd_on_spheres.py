@@ -10,18 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from needlepoint.channels import elementwise
+from needlepoint.core.answers.trajectories import scale_at, scale_of_step
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import NoTheory
 from needlepoint.core.lowering import lower
 from needlepoint.core.results import Measurement
-from needlepoint.core.trajectories import scale_at, scale_of_step
 from needlepoint.learners import OnlineSGD, record_steps
 from needlepoint.models.activations import Activation, Erf
 from needlepoint.models.attention import KeyValueAttention
-from needlepoint.simulation.descent import project, quadrature_nodes, trajectory_measurement
-from needlepoint.simulation.location_dynamics import simulate_free_sgd
+from needlepoint.simulation.location.descent import project, quadrature_nodes, trajectory_measurement
+from needlepoint.simulation.location.free_norms import simulate_free_sgd
+from needlepoint.simulation.location.vectors import starting_vectors
 from needlepoint.simulation.simulating import Options
-from needlepoint.simulation.vectors import starting_vectors
 from needlepoint.tasks.single_location import SpikedSLR
 
 

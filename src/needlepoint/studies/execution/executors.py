@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from needlepoint.core.errors import InvalidParameter, UnknownName, shown
 from needlepoint.core.kinds import is_whole
-from needlepoint.studies.work import PLAIN, Outcome, solve
+from needlepoint.studies.execution.work import PLAIN, Outcome, solve
 
 Finished = tuple[int, list[Outcome] | str]
 """The number of a unit, and its outcomes or why there are none."""
@@ -358,6 +358,6 @@ def executor_named(
         return Serial()
     if executor == "processes":
         return Processes(workers, memory)
-    from needlepoint.studies.on_dask import Dask
+    from needlepoint.studies.execution.on_dask import Dask
 
     return Dask(address, workers=workers)

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from needlepoint.core.jsonio import canonical
 from needlepoint.core.specs import NUMBERS_VERSION, Spec
+from needlepoint.core.text.jsonio import canonical
 
 Question = tuple[Spec, Spec | None, Spec | None]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from needlepoint.core.errors import InvalidParameter, NeedlepointError, one_line, shown
 from needlepoint.core.kinds import is_whole
-from needlepoint.studies.executors import Finished
-from needlepoint.studies.work import solve
+from needlepoint.studies.execution.executors import Finished
+from needlepoint.studies.execution.work import solve
 
 _CONNECT = 30.0  # seconds to wait for a scheduler
 _COUNT = 2.0  # seconds between counts of the cluster's threads

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from needlepoint.core.results import Result
 from needlepoint.core.status import Status
 from needlepoint.learners import Population
-from needlepoint.studies.executors import Executor
-from needlepoint.studies.jobs import Job, Unit
-from needlepoint.studies.store import Store
-from needlepoint.studies.work import Outcome, message
+from needlepoint.studies.execution.executors import Executor
+from needlepoint.studies.execution.jobs import Job, Unit
+from needlepoint.studies.execution.work import Outcome, message
+from needlepoint.studies.storage.store import Store
 
 _POLL = 0.2  # seconds between looks at what other processes have under way
 

@@ -15,8 +15,8 @@ from needlepoint.core.errors import NeedlepointError, UnknownName, one_line
 from needlepoint.core.results import Progress, Result, silent
 from needlepoint.core.specs import Spec, from_json
 from needlepoint.learners import Population
-from needlepoint.studies.codec import Arrays, decode, encode
-from needlepoint.studies.jobs import Unit
+from needlepoint.studies.execution.jobs import Unit
+from needlepoint.studies.storage.codec import Arrays, decode, encode
 
 PLAIN = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NPROC": "1"}
 """Environment of a worker: one thread for BLAS and (NPROC) for XLA, because there is a worker a core."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import needlepoint as ndl
-import needlepoint.vocabulary
+import needlepoint.specs_by_name
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.specs import Spec, from_json
 from needlepoint.core.status import Status

@@ -19,13 +19,13 @@ import numpy as np
 
 from needlepoint.core.errors import InvalidParameter, one_line
 from needlepoint.core.specs import NUMBERS_VERSION
-from needlepoint.studies import schema
-from needlepoint.studies.jobs import Job, Unit
-from needlepoint.studies.owners import alive, born_at, this_host
-from needlepoint.studies.schema import SCHEMA, StoreError
-from needlepoint.studies.seals import hashes, seal_of
-from needlepoint.studies.troubles import identity, reason, rescue
-from needlepoint.studies.work import Outcome, versions
+from needlepoint.studies.execution.jobs import Job, Unit
+from needlepoint.studies.execution.work import Outcome, versions
+from needlepoint.studies.storage import schema
+from needlepoint.studies.storage.owners import alive, born_at, this_host
+from needlepoint.studies.storage.schema import SCHEMA, StoreError
+from needlepoint.studies.storage.seals import hashes, seal_of
+from needlepoint.studies.storage.troubles import identity, reason, rescue
 
 __all__ = ["MEMORY", "SCHEMA", "Store", "StoreError"]
 

@@ -8,20 +8,20 @@ import numpy as np
 from scipy import optimize
 from threadpoolctl import threadpool_limits
 
+from needlepoint.core.answers.spectra import Spectrum
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.overlaps import IndexedOverlaps
 from needlepoint.core.results import Measurement, Prediction
-from needlepoint.core.spectra import Spectrum
 from needlepoint.core.status import Status
 from needlepoint.learners import BayesOptimal
 from needlepoint.numerics.freeprob import FreeSum
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 from needlepoint.tasks.targets import Eigenvalues
-from needlepoint.theory.indexed_doubt import not_gaussian
-from needlepoint.theory.indexed_rules import losses
-from needlepoint.theory.indexed_spectrum import LEVELS
+from needlepoint.theory.indexed.doubt import not_gaussian
+from needlepoint.theory.indexed.quadrature import losses
+from needlepoint.theory.indexed.spectrum import LEVELS
 from needlepoint.theory.predicting import Options
 
 _ROUNDING = 1e-9  # of the mean square of the target

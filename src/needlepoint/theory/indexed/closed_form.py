@@ -8,12 +8,12 @@ from needlepoint.core.status import Status
 from needlepoint.models.attention import DirectAttention
 from needlepoint.numerics.freeprob import FreeSum
 from needlepoint.tasks.attention_indexed import AttentionIndexed
-from needlepoint.theory import indexed_linear, indexed_rules
-from needlepoint.theory.indexed_equations import Equations, Learned, Model
-from needlepoint.theory.indexed_fields import Means, State
-from needlepoint.theory.indexed_linear import Cut
-from needlepoint.theory.indexed_solutions import Outcome, Solution, outcome
-from needlepoint.theory.indexed_spectrum import spread
+from needlepoint.theory.indexed import quadratic_loss, quadrature
+from needlepoint.theory.indexed.equations import Equations, Learned, Model
+from needlepoint.theory.indexed.fields import Means, State
+from needlepoint.theory.indexed.quadratic_loss import Cut
+from needlepoint.theory.indexed.solutions import Outcome, Solution, outcome
+from needlepoint.theory.indexed.spectrum import spread
 
 _ROUNDING = 1e-9  # of what is known by a root; 1e-10 was seen
 _SETTLED = 1e-7  # what may be left of the equations, in the problem's scale
@@ -27,7 +27,7 @@ def one_token(task: AttentionIndexed, model: Model, alpha: float, penalty: float
         Sigma, delta, m, q = direct(law.square, noise, alpha, penalty)
         eps, eta, residual, G = 0.0, m / law.square, 0.0, Q - 2 * m + q
     else:
-        cut = indexed_linear.penalised(law, alpha, Q, penalty) if penalty else indexed_linear.unpenalised(law, alpha, Q)
+        cut = quadratic_loss.penalised(law, alpha, Q, penalty) if penalty else quadratic_loss.unpenalised(law, alpha, Q)
         m, q, residual = _learned(cut, alpha, Q, penalty)
         delta, eps, eta = float(cut.delta), float(cut.eps), 1.0
         stiffness = float(cut.stiffness(alpha)) if eps == 0 or penalty else 0.0
@@ -49,11 +49,11 @@ def interpolating(task: AttentionIndexed, model: Model, alpha: float, seed: int 
         _, delta, m, q = direct(law.square, task.noise_var, a, 0.0)
         eps, eta, residual = 0.0, m / law.square, 0.0
     else:
-        cut = indexed_linear.unpenalised(law, a, Q)
+        cut = quadratic_loss.unpenalised(law, a, Q)
         m, q, residual = _learned(cut, a, Q)
         delta, eps, eta = float(cut.delta), float(cut.eps), 1.0
     m, q, eta = c * m, c * c * q, c * eta
-    test, clean = indexed_rules.losses(task, model.beta, m, q, seed)
+    test, clean = quadrature.losses(task, model.beta, m, q, seed)
     means = Means(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, test=test.value, clean=clean.value)
     learned = Learned(0, 0, 0, delta, eps, eta)
     found = _solution(Equations(task, model, alpha, 0.0, ()), State(m, q, math.inf), learned, means, residual)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from needlepoint.models.attention import TiedAttention
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 from needlepoint.tasks.targets import Eigenvalues
-from needlepoint.theory.indexed_equations import Model
-from needlepoint.theory.indexed_solutions import Solution
+from needlepoint.theory.indexed.equations import Model
+from needlepoint.theory.indexed.solutions import Solution
 
 MANY = 1e-3
 """A share of sequences with more than one minimum beyond this is not trusted."""

@@ -13,7 +13,7 @@ from needlepoint.models.attention import DirectAttention, TiedAttention
 from needlepoint.numerics.fixed_points import FixedPoints, anderson, jacobian
 from needlepoint.numerics.freeprob import FreeSum, Truncated
 from needlepoint.tasks.attention_indexed import AttentionIndexed
-from needlepoint.theory.indexed_fields import Base, Means, State, means, means_of_nothing, response, starts, test_losses
+from needlepoint.theory.indexed.fields import Base, Means, State, means, means_of_nothing, response, starts, test_losses
 
 Model = TiedAttention | DirectAttention
 

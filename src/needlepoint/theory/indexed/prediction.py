@@ -9,25 +9,25 @@ import numpy as np
 from scipy import optimize
 from threadpoolctl import threadpool_limits
 
+from needlepoint.core.answers.doubts import answers
+from needlepoint.core.answers.spectra import Spectrum, group_means
 from needlepoint.core.dispatch import rule
-from needlepoint.core.doubts import answers
 from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.overlaps import IndexedOverlaps
 from needlepoint.core.results import Measurement, Prediction
-from needlepoint.core.spectra import Spectrum, group_means
 from needlepoint.core.status import Status
 from needlepoint.learners import Ridge
 from needlepoint.models.attention import DirectAttention, TiedAttention
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 from needlepoint.tasks.targets import Eigenvalues
-from needlepoint.theory import indexed_linear
-from needlepoint.theory.indexed_doubt import advice, doubts
-from needlepoint.theory.indexed_equations import Model
-from needlepoint.theory.indexed_exact import interpolating, one_token
-from needlepoint.theory.indexed_solutions import Outcome, Solution, default_tolerance, solve
-from needlepoint.theory.indexed_spectrum import spectrum
+from needlepoint.theory.indexed import quadratic_loss
+from needlepoint.theory.indexed.closed_form import interpolating, one_token
+from needlepoint.theory.indexed.doubt import advice, doubts
+from needlepoint.theory.indexed.equations import Model
+from needlepoint.theory.indexed.solutions import Outcome, Solution, default_tolerance, solve
+from needlepoint.theory.indexed.spectrum import spectrum
+from needlepoint.theory.indexed.thresholds import interpolation
 from needlepoint.theory.predicting import Options
-from needlepoint.theory.thresholds import interpolation
 
 METRICS = {
     "risk": "test",
@@ -153,7 +153,7 @@ def best_penalty(
     if task.tokens == 1 and isinstance(model, DirectAttention):
         return task.noise_var / (2 * law.square), ()
     if task.tokens == 1:
-        cut = indexed_linear.best(law, alpha, law.square + task.noise_var / 2)
+        cut = quadratic_loss.best(law, alpha, law.square + task.noise_var / 2)
         return max(0.0, float(cut.eps * cut.stiffness(alpha))) / unit(model), ()
 
     tried = 0

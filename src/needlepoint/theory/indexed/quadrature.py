@@ -14,7 +14,7 @@ from needlepoint.core.errors import NoTheory
 from needlepoint.core.estimates import Estimate
 from needlepoint.numerics.gaussian import sobol_normals
 from needlepoint.tasks.attention_indexed import AttentionIndexed
-from needlepoint.theory.indexed_fields import RADIUS, Base, lattice, scrambled
+from needlepoint.theory.indexed.fields import RADIUS, Base, lattice, scrambled
 
 Rule = tuple[Base, ...]
 """Blocks of nodes."""

@@ -14,10 +14,10 @@ from needlepoint.core.results import Progress, silent
 from needlepoint.core.status import Status
 from needlepoint.models.attention import DirectAttention
 from needlepoint.tasks.attention_indexed import AttentionIndexed
-from needlepoint.theory.indexed_equations import Equations, Learned, Model, fixed_point, unpack
-from needlepoint.theory.indexed_fields import Means, State
-from needlepoint.theory.indexed_rules import JUMPING, SMOOTH, STEEPEST, Rule, combined, on_lattice, rule_levels
-from needlepoint.theory.indexed_spectrum import spread
+from needlepoint.theory.indexed.equations import Equations, Learned, Model, fixed_point, unpack
+from needlepoint.theory.indexed.fields import Means, State
+from needlepoint.theory.indexed.quadrature import JUMPING, SMOOTH, STEEPEST, Rule, combined, on_lattice, rule_levels
+from needlepoint.theory.indexed.spectrum import spread
 
 TOLERANCE = 1e-4
 """Of the estimation error, relative to the mean square of the target, where means are sums over a lattice."""

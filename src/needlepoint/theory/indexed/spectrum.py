@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from needlepoint.core.spectra import Spectrum
+from needlepoint.core.answers.spectra import Spectrum
 from needlepoint.numerics.free_atoms import Atoms
 from needlepoint.numerics.freeprob import FreeSum
 

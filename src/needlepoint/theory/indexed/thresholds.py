@@ -16,7 +16,7 @@ from needlepoint.core.specs import Spec
 from needlepoint.models.attention import DirectAttention, TiedAttention
 from needlepoint.numerics.freeprob import FreeSum
 from needlepoint.tasks.attention_indexed import AttentionIndexed
-from needlepoint.theory import indexed_bayes
+from needlepoint.theory.indexed import bayes as indexed_bayes
 
 _ROUNDING = 1e-13  # relative, of truncated moments at a cut of zero; 3e-15 was seen
 _LEAST = 1e-28  # of the square of delta, relative to the target's, where noise is nothing beside rounding

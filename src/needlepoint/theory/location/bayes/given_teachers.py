@@ -9,7 +9,8 @@ from needlepoint.core.results import Prediction
 from needlepoint.core.status import Status
 from needlepoint.learners import BayesOptimal
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
-from needlepoint.theory import max_place, spiked_bayes
+from needlepoint.theory.location.bayes import spiked_teachers
+from needlepoint.theory.location.moments import place_race
 from needlepoint.theory.predicting import Options
 
 SMALLEST = 1e-30
@@ -44,9 +45,9 @@ def known_teachers(task: SingleLocation, d: int) -> tuple[Estimate, tuple[str, .
     """The Bayes excess risk at dimension d, and what there is to say about it."""
     if isinstance(task, MaxSLR):
         value, coarse = (
-            sum(p * max_place.bayes_excess_risk(task.snr, n, step) for n, p in task.length_law) for step in (0.05, 0.1)
+            sum(p * place_race.bayes_excess_risk(task.snr, n, step) for n, p in task.length_law) for step in (0.05, 0.1)
         )
-        return Estimate(value, abs(value - coarse) + _ROUNDING * value + max_place.TAIL * task.longest), ()
+        return Estimate(value, abs(value - coarse) + _ROUNDING * value + place_race.TAIL * task.longest), ()
     assert isinstance(task, SpikedSLR)
     return _at_dimension(task, d)
 
@@ -56,7 +57,7 @@ def _at_dimension(task: SpikedSLR, d: int) -> tuple[Estimate, tuple[str, ...]]:
     lengths = [(n, p) for n, p in task.length_law if n > 1]
     bound = sum(p * bayes_bound(task, n, d) for n, p in lengths)
     if bound >= SMALLEST:
-        parts = [(p, spiked_bayes.bayes_excess_risk(task, n, d)) for n, p in lengths]
+        parts = [(p, spiked_teachers.bayes_excess_risk(task, n, d)) for n, p in lengths]
         if all(e.finite for _, e in parts):
             return Estimate(sum(p * e.value for p, e in parts), sum(p * e.error for p, e in parts)), ()
     note = f"the Bayes excess risk lies between 0 and {bound:.3g}; the value given is this bound."

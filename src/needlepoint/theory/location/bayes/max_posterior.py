@@ -19,8 +19,8 @@ from needlepoint.core.errors import NoTheory
 from needlepoint.numerics.gaussian import lattice, sobol_normals, trapezoid_rule
 from needlepoint.numerics.precision import float64
 from needlepoint.tasks.single_location import MaxSLR
-from needlepoint.theory.max_place import utility_law
-from needlepoint.theory.spiked_posterior import FieldMeans, Table
+from needlepoint.theory.location.bayes.spiked_posterior import FieldMeans, Table
+from needlepoint.theory.location.moments.place_race import utility_law
 
 SCRAMBLES = 16
 _POINTS, _SEARCH_POINTS = 11, 10  # log2 of the key fields of one scrambling

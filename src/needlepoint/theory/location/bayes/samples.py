@@ -16,9 +16,9 @@ from needlepoint.core.status import Status
 from needlepoint.learners import BayesOptimal
 from needlepoint.numerics.precision import float64
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
-from needlepoint.theory import bayes, max_posterior, spiked_posterior
+from needlepoint.theory.location.bayes import given_teachers, max_posterior, spiked_posterior
+from needlepoint.theory.location.bayes.spiked_posterior import FieldMeans
 from needlepoint.theory.predicting import Options
-from needlepoint.theory.spiked_posterior import FieldMeans
 
 UNINFORMED, INFORMED = (1e-2, 1e-2), (1 - 1e-3, 1 - 1e-4)
 """Overlaps that the two branches start from."""
@@ -59,7 +59,7 @@ class Branch:
 def predict_bayes(task: SingleLocation, model: None, learner: BayesOptimal, options: Options) -> Prediction:
     """The branch of larger free energy; where the other is the one that algorithms reach, a note says so."""
     if learner.alpha is None:
-        return bayes.predict_known(task, model, learner, options)
+        return given_teachers.predict_known(task, model, learner, options)
     found = bayes_branches(task, learner.alpha, tol=options.tol, seed=options.seed, progress=options.progress)
     best = max(found, key=lambda branch: branch.free_energy)
     notes: tuple[str, ...] = ()

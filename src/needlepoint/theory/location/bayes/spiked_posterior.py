@@ -17,7 +17,7 @@ from needlepoint.core.errors import NoTheory
 from needlepoint.models.activations import Softmax
 from needlepoint.numerics.gaussian import lattice, trapezoid_rule
 from needlepoint.tasks.single_location import SpikedSLR
-from needlepoint.theory import kernel_moments
+from needlepoint.theory.location.moments import kernels as kernel_moments
 
 REACH = 9.0
 """Standard deviations that are integrated over."""

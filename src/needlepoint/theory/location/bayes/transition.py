@@ -15,7 +15,7 @@ from needlepoint.core.estimates import Estimate
 from needlepoint.core.results import Progress, silent
 from needlepoint.numerics.precision import float64
 from needlepoint.tasks.single_location import SingleLocation
-from needlepoint.theory.bayes_samples import (
+from needlepoint.theory.location.bayes.samples import (
     INFORMED,
     UNINFORMED,
     Branch,
@@ -25,7 +25,7 @@ from needlepoint.theory.bayes_samples import (
     free_energy,
     means,
 )
-from needlepoint.theory.spiked_posterior import FieldMeans
+from needlepoint.theory.location.bayes.spiked_posterior import FieldMeans
 
 _SPACING = 0.5  # of log(q_v / (1 - q_v)) along the curve of fixed points
 _SOLVED = 1e-6  # log alpha from key and from value; what is left of it is corrected for

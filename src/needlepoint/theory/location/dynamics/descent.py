@@ -10,19 +10,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from needlepoint.channels.branches import classify
+from needlepoint.core.answers.trajectories import named, scale_at, scale_of_step, summarise
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import NoTheory
 from needlepoint.core.overlaps import FIVE
 from needlepoint.core.results import Prediction, Trajectory
-from needlepoint.core.trajectories import named, scale_at, scale_of_step, summarise
 from needlepoint.learners import ProjectedDescent, record_steps
 from needlepoint.models.activations import Erf
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import SpikedSLR
-from needlepoint.theory import erf_location
 from needlepoint.theory.curves import Curves, Solver, padded, reshaped
+from needlepoint.theory.location.dynamics.starts import start_overlaps
+from needlepoint.theory.location.erf import closed_form as erf_closed_form
 from needlepoint.theory.predicting import Options
-from needlepoint.theory.starts import start_overlaps
 
 _RECORDS = 64  # records a compiled call makes; one signature for every number of steps
 _RUNS = 4096  # runs of one compiled call in a batch
@@ -86,7 +86,7 @@ def _together(
     width = starts[0].shape[1]
     count = padded(len(asked), 2) if len(asked) > 1 else 1
     last = [*range(len(asked)), *[len(asked) - 1] * (count - len(asked))]  # the last question fills the batch up
-    laws = [{**erf_location.constants(*q[:2]), "lr": q[2].lr, "schedule": q[2].schedule} for q in asked]
+    laws = [{**erf_closed_form.constants(*q[:2]), "lr": q[2].lr, "schedule": q[2].schedule} for q in asked]
     # numbers that all runs share stay scalars, which is faster
     c = {name: np.repeat([laws[i][name] for i in last], width) for name in laws[0]} if len(asked) > 1 else laws[0]
     five = np.concatenate([starts[i] for i in last], axis=1)
@@ -142,7 +142,7 @@ def _shadow_errors(history: np.ndarray, risk: np.ndarray, runs: int) -> dict[str
     return errors
 
 
-_first_risk = jax.jit(erf_location.unit_excess_risk)
+_first_risk = jax.jit(erf_closed_form.unit_excess_risk)
 
 
 @jax.jit
@@ -160,7 +160,7 @@ def _advance(c: dict[str, Any], five: Any, done: Any, lengths: Any) -> Any:
         five = jax.lax.fori_loop(0, length, step, five)
         done = done + length
         at = {**c, "scale": scale_of_step(scale, schedule, jnp.maximum(done - 1, 0))}
-        return (five, done), (five, erf_location.unit_excess_risk(at, five))
+        return (five, done), (five, erf_closed_form.unit_excess_risk(at, five))
 
     (five, _), records = jax.lax.scan(record, (five, done), lengths)
     return five, records
@@ -173,7 +173,7 @@ def descent_step(c: dict[str, Any], five: Any, lr: Any) -> Any:
     overlaps are sums of products of the old overlaps and the five partial derivatives.
     """
     # notation: R_x the partial derivative in x, r = R_rho; A = 1 + lr k . grad_k R, B = 1 + lr v . grad_v R
-    gradient = jax.grad(lambda o: jnp.sum(erf_location.unit_excess_risk(c, o)))(five)
+    gradient = jax.grad(lambda o: jnp.sum(erf_closed_form.unit_excess_risk(c, o)))(five)
     kappa, nu, theta, eta, rho = five
     R_kappa, R_nu, R_theta, R_eta, r = gradient
     radial_k = R_kappa * kappa + R_eta * eta + r * rho

@@ -18,8 +18,8 @@ import numpy as np
 from needlepoint.models.activations import Activation
 from needlepoint.numerics.gaussian import trapezoid_rule
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
-from needlepoint.theory import max_place
-from needlepoint.theory.location_rates import Rates, given_scores
+from needlepoint.theory.location.dynamics.rates import Rates, given_scores
+from needlepoint.theory.location.moments import place_race
 
 _SPIKED_NODES = 256
 _MAX_NODES = {1: (0.15, 48), 2: (0.2, 36)}  # step of k*.x and nodes beside it, fine and coarse
@@ -48,9 +48,9 @@ def token_rule(task: SingleLocation, coarseness: int) -> tuple[type[SingleLocati
 @functools.lru_cache(maxsize=32)
 def _max_rule(snr: float, longest: int, coarseness: int) -> TokenRule:
     step, nodes = _MAX_NODES[coarseness]
-    x = -max_place.REACH + step * np.arange(int(2 * max_place.REACH / step) + 1)
+    x = -place_race.REACH + step * np.arange(int(2 * place_race.REACH / step) + 1)
     g, w = trapezoid_rule(nodes)
-    step_y, winning, losing = max_place.race(snr, step, len(x), longest)
+    step_y, winning, losing = place_race.race(snr, step, len(x), longest)
     each = np.eye(len(x))
     density = np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
     coordinates = np.stack(np.broadcast_arrays(x[:, None], g), axis=-1)

@@ -12,19 +12,19 @@ import numpy as np
 from scipy import integrate
 
 from needlepoint.channels import elementwise
+from needlepoint.core.answers.trajectories import SEVEN, named, summarise
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import NoTheory
 from needlepoint.core.results import Prediction, Trajectory
 from needlepoint.core.status import Status
-from needlepoint.core.trajectories import SEVEN, named, summarise
 from needlepoint.learners import GradientFlow, OnlineSGD, record_steps
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
-from needlepoint.theory.elementwise_rates import elementwise_rates, token_rule
-from needlepoint.theory.location_rates import Rates, location_rates
+from needlepoint.theory.location.dynamics.elementwise_rates import elementwise_rates, token_rule
+from needlepoint.theory.location.dynamics.rates import Rates, location_rates
+from needlepoint.theory.location.dynamics.starts import start_seven
+from needlepoint.theory.location.moments.score_nodes import SCRAMBLES, score_rules
 from needlepoint.theory.predicting import Options
-from needlepoint.theory.score_rules import SCRAMBLES, score_rules
-from needlepoint.theory.starts import start_seven
 
 _TIGHT, _LOOSE = 1e-9, 1e-7  # relative tolerances of the integrator; the difference of the two is the error
 _SAMPLED = 1e-6  # where the field is sampled, which is a larger error

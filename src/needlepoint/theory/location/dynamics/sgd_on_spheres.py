@@ -1,4 +1,4 @@
-"""Online SGD on unit spheres, exact in law at a cost that does not depend on d; with free norms see location_flow."""
+"""Online SGD on unit spheres, exact in law at a cost that does not depend on d; with free norms see flow."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import numpy as np
 from jax.scipy.special import erf
 
 from needlepoint.channels.branches import classify
+from needlepoint.core.answers.trajectories import named, scale_at, scale_of_step, summarise
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import NoTheory
 from needlepoint.core.overlaps import frame_coordinates
 from needlepoint.core.results import Prediction, Trajectory
-from needlepoint.core.trajectories import named, scale_at, scale_of_step, summarise
 from needlepoint.learners import OnlineSGD, record_steps
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import SpikedSLR
-from needlepoint.theory import erf_location
-from needlepoint.theory.descent import require_erf
-from needlepoint.theory.location_flow import predict_sgd_limit
+from needlepoint.theory.location.dynamics.descent import require_erf
+from needlepoint.theory.location.dynamics.flow import predict_sgd_limit
+from needlepoint.theory.location.dynamics.starts import start_overlaps
+from needlepoint.theory.location.erf import closed_form as erf_closed_form
 from needlepoint.theory.predicting import Options
-from needlepoint.theory.starts import start_overlaps
 
 _BLOCK = 256  # most steps a compiled call makes
 _BUDGET = 4_000_000  # most normals drawn at once
@@ -62,7 +62,7 @@ def predict_sgd(task: SpikedSLR, model: KeyValueAttention, learner: OnlineSGD, o
     starts = start_overlaps(learner, options.seed)
     state = Frame(*(jnp.asarray(x) for x in frame_coordinates(starts)))
     runs = starts.shape[1]
-    c = erf_location.constants(task, model)
+    c = erf_closed_form.constants(task, model)
     draw = _Noise(learner.batch, length, d, runs, options.seed)
     # blocks of noise are laid out by step alone, so that a run does not depend on what is recorded of it
     block = min(_BLOCK, max(1, _BUDGET // draw.normals_a_step))
@@ -103,7 +103,7 @@ def predict_sgd(task: SpikedSLR, model: KeyValueAttention, learner: OnlineSGD, o
     )
 
 
-_risks = jax.jit(erf_location.unit_excess_risk)
+_risks = jax.jit(erf_closed_form.unit_excess_risk)
 
 
 class _Noise:

@@ -13,13 +13,13 @@ from scipy import optimize, special
 from needlepoint.channels.branches import ORACLE, swapped_point
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.estimates import Estimate
-from needlepoint.core.jsonio import plain
 from needlepoint.core.overlaps import Overlaps, vectors_with_gram
+from needlepoint.core.text.jsonio import plain
 from needlepoint.models.activations import Erf
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.precision import float64
 from needlepoint.tasks.single_location import SpikedSLR
-from needlepoint.theory import erf_location
+from needlepoint.theory.location.erf import closed_form as erf_closed_form
 
 _SCALES = np.geomspace(1e-6, 1e2, 190)
 """Where the critical scales are searched, times 1 / sqrt(snr) or in absolute terms."""
@@ -104,10 +104,10 @@ def fixed_points(task: SpikedSLR, model: KeyValueAttention) -> tuple[FixedPoint,
     scale = _pure_erf(task, model)
     if task.snr == 0:
         raise InvalidParameter(f"{task!r}: snr must be > 0 (without a spike every key is equally good).")
-    c_all = erf_location.constants(task, model)
+    c_all = erf_closed_form.constants(task, model)
 
     def risk(key: float, value: float) -> float:
-        return float(erf_location.unit_excess_risk(c_all, jnp.array([key, value, 0.0, 0.0, 0.0])))
+        return float(erf_closed_form.unit_excess_risk(c_all, jnp.array([key, value, 0.0, 0.0, 0.0])))
 
     found = []
     for key, value in ((1.0, 1.0), (-1.0, -1.0), (1.0, -1.0), (-1.0, 1.0)):
@@ -135,7 +135,7 @@ def swapped_minimum(task: SpikedSLR, model: KeyValueAttention) -> FixedPoint:
     if task.snr == 0:
         raise InvalidParameter(f"{task!r}: snr must be > 0 (without a spike there is nothing to swap with).")
     five = swapped_point(task, model)
-    risk = float(erf_location.unit_excess_risk(erf_location.constants(task, model), jnp.asarray(five)))
+    risk = float(erf_closed_form.unit_excess_risk(erf_closed_form.constants(task, model), jnp.asarray(five)))
     rates = tuple(-float(x) for x in _curvatures(task, model, five))
     return FixedPoint(Overlaps.from_five(five), _kind(rates), risk, rates)
 
@@ -144,7 +144,7 @@ def swapped_minimum(task: SpikedSLR, model: KeyValueAttention) -> FixedPoint:
 def oracle_point(task: SpikedSLR, model: KeyValueAttention) -> FixedPoint:
     """The oracle k = k*, v = v* in the full space: a minimum, or a saddle at large scale."""
     _pure_erf(task, model)
-    risk = float(erf_location.unit_excess_risk(erf_location.constants(task, model), jnp.asarray(ORACLE)))
+    risk = float(erf_closed_form.unit_excess_risk(erf_closed_form.constants(task, model), jnp.asarray(ORACLE)))
     rates = tuple(-float(x) for x in _curvatures(task, model, ORACLE))
     return FixedPoint(Overlaps.from_five(ORACLE), _kind(rates), risk, rates)
 
@@ -158,7 +158,7 @@ def _curvatures(task: SpikedSLR, model: KeyValueAttention, five: np.ndarray) -> 
     """Eigenvalues of the Riemannian Hessian in the frame (k*, v*, k residual, v residual) and one more direction."""
     rows = vectors_with_gram(Overlaps.from_five(five))
     k, v = np.append(rows[2], 0.0), np.append(rows[3], 0.0)
-    return _tangent_curvatures(erf_location.constants(task, model), k, v)
+    return _tangent_curvatures(erf_closed_form.constants(task, model), k, v)
 
 
 def _tangent_curvatures(c: dict[str, float], k: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -172,11 +172,11 @@ def _tangent_curvatures(c: dict[str, float], k: np.ndarray, v: np.ndarray) -> np
 def _sphere_risk(c: dict[str, Any], x: Any) -> Any:
     """The risk of normalised vectors: its Hessian on tangents at a stationary point is the Riemannian one."""
     k, v = x[:5] / jnp.linalg.norm(x[:5]), x[5:] / jnp.linalg.norm(x[5:])
-    return erf_location.unit_excess_risk(c, jnp.stack([k[0], v[1], v[0], k[1], k @ v]))
+    return erf_closed_form.unit_excess_risk(c, jnp.stack([k[0], v[1], v[0], k[1], k @ v]))
 
 
 _sphere_hessian = jax.jit(jax.hessian(_sphere_risk, argnums=1))
-_unit_risk = jax.jit(erf_location.unit_excess_risk)
+_unit_risk = jax.jit(erf_closed_form.unit_excess_risk)
 
 
 def _with_scale(scale: float) -> KeyValueAttention:
@@ -195,7 +195,7 @@ def swapped_crossing(task: SpikedSLR) -> Estimate:
 
     def gap(scale: float) -> float:
         model = _with_scale(scale)
-        c = erf_location.constants(one, model)
+        c = erf_closed_form.constants(one, model)
         return float(_unit_risk(c, swapped_point(one, model))) - float(_unit_risk(c, ORACLE))
 
     return _last_rise(gap, _SCALES / np.sqrt(task.snr))
@@ -210,7 +210,7 @@ def oracle_instability(task: SpikedSLR) -> Estimate:
     """
 
     def lowest(scale: float) -> float:
-        plane = _plane_hessian(erf_location.constants(task, _with_scale(scale)), jnp.zeros(2))
+        plane = _plane_hessian(erf_closed_form.constants(task, _with_scale(scale)), jnp.zeros(2))
         low, high = np.linalg.eigvalsh(np.asarray(plane))
         return float(low + ROUNDING * high)  # a curvature below the rounding of the other one is no instability
 
@@ -228,7 +228,7 @@ def _plane_risk(c: dict[str, Any], tilt: Any) -> Any:
     """The risk near the oracle with k tilted by eta towards v* and v by theta towards k*."""
     theta, eta = tilt
     kappa, nu = jnp.sqrt(1 - eta**2), jnp.sqrt(1 - theta**2)
-    return erf_location.unit_excess_risk(c, jnp.stack([kappa, nu, theta, eta, kappa * theta + eta * nu]))
+    return erf_closed_form.unit_excess_risk(c, jnp.stack([kappa, nu, theta, eta, kappa * theta + eta * nu]))
 
 
 _plane_hessian = jax.jit(jax.hessian(_plane_risk, argnums=1))

@@ -1,6 +1,6 @@
-"""Optima of erf attention with free norms, many at once: `key_search` with the points as an array axis.
+"""Optima of erf attention with free norms, many at once: `best_key` with the points as an array axis.
 
-Scan, starts and final value are those of `key_search`; between them is Newton's method with exact derivatives. What
+Scan, starts and final value are those of `best_key`; between them is Newton's method with exact derivatives. What
 does not end in an ordinary minimum with the key along k* (a norm that goes to 0 or infinity, a tilted key, two minima
 of one value, no convergence) is answered by `predict_population`, one by one.
 """
@@ -24,13 +24,13 @@ from needlepoint.learners import Population
 from needlepoint.models.activations import Erf
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
-from needlepoint.theory import key_grid, key_search, population
 from needlepoint.theory.curves import Curves, Solver, padded, reshaped
-from needlepoint.theory.erf_newton import form, newton
-from needlepoint.theory.key_question import FINAL, SCAN, SEARCH, Point, Question
-from needlepoint.theory.key_search import SLACK
-from needlepoint.theory.location_statements import linear_optimum
-from needlepoint.theory.max_place import Winner
+from needlepoint.theory.location.erf.newton import form, newton
+from needlepoint.theory.location.moments.place_race import Winner
+from needlepoint.theory.location.population import best_key, first_keys, optimum
+from needlepoint.theory.location.population.best_key import SLACK
+from needlepoint.theory.location.population.risk_at_a_key import FINAL, SCAN, SEARCH, Point, Question
+from needlepoint.theory.location.population.statements import linear_optimum
 from needlepoint.theory.predicting import Options
 
 _BLOCK = 256  # points of one compiled call
@@ -55,15 +55,15 @@ def solve(curves: Curves, options: Options) -> list[list[Prediction]]:
     """Every point of every curve; the share of the work that is done is reported as it goes."""
     asked: list[Any] = [question for curve in curves for question in curve]
     batch = Batch([Asked(task, model) for task, model, _ in asked])
-    ends = _optima(batch, curves, options.tol or population.TOLERANCE, options.progress)
+    ends = _optima(batch, curves, options.tol or optimum.TOLERANCE, options.progress)
     quiet, answers = Options(options.seed, options.tol), []
     for i, ((task, model, learner), end) in enumerate(zip(asked, ends, strict=True)):
         if end is None:
-            answers.append(population.predict_population(task, model, learner, quiet))
+            answers.append(optimum.predict_population(task, model, learner, quiet))
         else:
             known, found = end
-            best = key_search.ended(known, found.point, found.residual, found.value_error, Status.CONVERGED)
-            answers.append(population.searched(task, model, learner, quiet, best))
+            best = best_key.ended(known, found.point, found.residual, found.value_error, Status.CONVERGED)
+            answers.append(optimum.searched(task, model, learner, quiet, best))
         options.progress(0.5 + 0.5 * (i + 1) / len(asked))
     return reshaped(curves, answers)
 
@@ -93,9 +93,9 @@ class Batch:
         first = questions[0]
         self.questions = questions
         self.task, self.names = type(first.task), tuple(first.free)
-        self.alignments = key_grid.alignments(first)
-        sizes = max(len(key_grid.norms(q)) for q in questions)
-        self.norms = np.stack([key_grid.norms(q, sizes) for q in questions])
+        self.alignments = first_keys.alignments(first)
+        sizes = max(len(first_keys.norms(q)) for q in questions)
+        self.norms = np.stack([first_keys.norms(q, sizes) for q in questions])
         self.unit = np.array([q.task.label_var for q in questions])
         self.numbers = {name: np.array([q.constants[name] for q in questions]) for name in first.constants}
         self.numbers["label_var"] = self.unit
@@ -164,9 +164,9 @@ def _scan(batch: Batch) -> tuple[list[tuple[int, Point]], np.ndarray]:
     """Where to start for each question, and the least that was scanned. There is no start where that is at an end of
     the norms or close to that, or no lower than at k = 0."""
     questions, cosines, unit = batch.questions, np.array(batch.alignments), batch.unit
-    each = [key_grid.constants(q, row) for q, row in zip(questions, batch.norms, strict=True)]
+    each = [first_keys.constants(q, row) for q, row in zip(questions, batch.norms, strict=True)]
     chosen = {n: np.stack([c[n] for c in each]) for n in batch.names}
-    free, key, norm = key_grid.spread_out(batch.norms, cosines, chosen)
+    free, key, norm = first_keys.spread_out(batch.norms, cosines, chosen)
 
     def forms(more: dict[str, float]) -> list[np.ndarray]:
         filled = {n: np.broadcast_to(more[n], x.shape) if n in more else x for n, x in free.items()}
@@ -176,16 +176,16 @@ def _scan(batch: Batch) -> tuple[list[tuple[int, Point]], np.ndarray]:
 
     others = np.array([q.task.length_moments()["task.others"] for q in questions])
     G, B = (x[:, None, None, None] for x in (unit, unit + others))
-    values, offsets = key_grid.least_risks(key_grid.Count(G, B, False, "offset" in batch.names), forms)
-    zero = batch.values(SEARCH, slice(None), [Point(0, 0.0, 1.0, key_grid.zero_constants(q)) for q in questions])
+    values, offsets = first_keys.least_risks(first_keys.Count(G, B, False, "offset" in batch.names), forms)
+    zero = batch.values(SEARCH, slice(None), [Point(0, 0.0, 1.0, first_keys.zero_constants(q)) for q in questions])
     starts, least = [], np.min(values, axis=(1, 2, 3))
     ends = [np.min(values[:, i], axis=(1, 2)) - least for i in (0, -1)]
     at_end = (ends[0] <= _SCANNED * unit) | (ends[1] <= _FAR * unit)
     odd = at_end | ~np.isfinite(least) | (least >= zero - SLACK["smooth"] * unit)
     for i in np.flatnonzero(~odd):
         mine = {n: x[i] for n, x in chosen.items()}
-        table = key_grid.lowest_of(batch.norms[i], cosines, mine, values[i], None if offsets is None else offsets[i])
-        starts += [(int(i), point) for point in key_search.promising(table, float(unit[i]))]
+        table = first_keys.lowest_of(batch.norms[i], cosines, mine, values[i], None if offsets is None else offsets[i])
+        starts += [(int(i), point) for point in best_key.promising(table, float(unit[i]))]
     return starts, least
 
 
@@ -225,7 +225,7 @@ def _refine(batch: Batch, starts: Sequence[tuple[int, Point]], tol: float, tilt:
         for j, s, a, c in zip(left, scale.tolist(), alignment.tolist(), constants.tolist(), strict=True):
             points[j] = Point(points[j].index, s, a, dict(zip(batch.names, c, strict=True)))
         left = left[~done]
-    # as in key_search: at the bottom of a flat valley the value is known long before the place
+    # as in best_key: at the bottom of a flat valley the value is known long before the place
     known = (value_error <= 1e-2 * tol) & (residual <= 1e3 * tol)
     minimum = np.isfinite(value) & ((residual <= tol * steepness) | known)
     minimum[left] = False
@@ -256,7 +256,7 @@ def _optima(batch: Batch, curves: Curves, tol: float, progress: Progress) -> lis
     lower = np.min([batch.values(SEARCH, index, points) for points in sideways], axis=0) < value - _LOWER * unit
     far = np.array([end.point.scale for end in ends]) > 0.7 * batch.norms[index, -1]
     plain = ~(lower | far | (scanned[index] < value - _SCANNED * unit))
-    points = [key_search.upright(batch.questions[i], end.point) for i, end in zip(index, ends, strict=True)]
+    points = [best_key.upright(batch.questions[i], end.point) for i, end in zip(index, ends, strict=True)]
     levels = [FINAL] if batch.task is SpikedSLR else [FINAL, SEARCH, SCAN]
     forms = {level: batch.forms(level, index, points).T.tolist() for level in levels}
     answers: list[tuple[Question, End] | None] = [None] * len(batch.questions)
@@ -306,7 +306,7 @@ def _hopeless(question: Question, end: End, bound: float) -> bool:
 
 def _same(question: Question, a: Point, b: Point) -> bool:
     """Whether two minima are one, up to rounding and the symmetry of erf."""
-    a, b = key_search.upright(question, a), key_search.upright(question, b)
+    a, b = best_key.upright(question, a), best_key.upright(question, b)
     apart = [a.key / b.key - 1, *((a.constants[n] - x) / max(0.3, abs(x)) for n, x in b.constants.items())]
     return max(map(abs, apart)) < 1e-3
 

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 
 from needlepoint.models.activations import Erf
 from needlepoint.tasks.single_location import SingleLocation
-from needlepoint.theory import field_moments, population_risk
+from needlepoint.theory.location.moments import weight_moments
+from needlepoint.theory.location.population import risk as population_risk
 
 _STEPS = 12  # of Newton's method in one call; what is left goes on in the next, smaller one
 _RADIUS = 0.7  # of a move, in log |k| and the units of the constants
@@ -20,7 +21,7 @@ _SHORT = 1e-7  # a move after which only rounding is left
 def form(task: type[SingleLocation], law: Any, free: Any, key: Any, key_sq: Any) -> Any:
     numbers, winner = law
     means = population_risk.elementwise_means(Erf, task, 0, winner, numbers, free, key, key_sq)
-    return field_moments.on_manifold(numbers["label_var"], means)
+    return weight_moments.on_manifold(numbers["label_var"], means)
 
 
 class _State(NamedTuple):

@@ -20,7 +20,7 @@ from needlepoint.models.activations import Erf
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.minimise import minimise
 from needlepoint.tasks.single_location import SpikedSLR
-from needlepoint.theory import erf_location
+from needlepoint.theory.location.erf import closed_form as erf_closed_form
 from needlepoint.theory.predicting import Options
 
 _RANDOM_STARTS = 48
@@ -32,7 +32,7 @@ def best_on_sphere(task: SpikedSLR, model: KeyValueAttention, learner: Populatio
     assert isinstance(activation, Erf)
     free = tuple(model.free_constants())
     # in units of the label's variance, so that the tolerances mean the same at every relevant_std
-    c, unit = erf_location.constants(task, model), task.relevant_std**2
+    c, unit = erf_closed_form.constants(task, model), task.relevant_std**2
 
     def value_and_grad(x: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = _value_and_grad(learner.within, free, c, x)
@@ -50,7 +50,7 @@ def best_on_sphere(task: SpikedSLR, model: KeyValueAttention, learner: Populatio
         if value_and_grad(shrunk)[0] <= best.value * (1 + 1e-14):
             status, notes = Status.UNBOUNDED, ("the infimum, approached as the scale goes to 0: constant weights.",)
             value = min(value, value_and_grad(least)[0] * unit)
-    excess = Estimate(value, erf_location.rounding(task, overlaps, value) + best.value_error * unit)
+    excess = Estimate(value, erf_closed_form.rounding(task, overlaps, value) + best.value_error * unit)
     return Prediction(
         task,
         model,
@@ -84,7 +84,7 @@ def _unpack(within: str, free: tuple[str, ...], x: Any) -> tuple[Any, dict[str, 
 
 def _objective(within: str, free: tuple[str, ...], c: Mapping[str, Any], x: Any) -> Any:
     five, constants = _unpack(within, free, x)
-    return erf_location.unit_excess_risk({**c, **constants}, five)
+    return erf_closed_form.unit_excess_risk({**c, **constants}, five)
 
 
 _value_and_grad = jax.jit(jax.value_and_grad(_objective, argnums=3), static_argnums=(0, 1))

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 
 from needlepoint.numerics.erf_moments import shifted_erf_means
 from needlepoint.numerics.gaussian import trapezoid_rule
-from needlepoint.theory.erf_location import WeightMoments, weight_moments
-from needlepoint.theory.field_moments import MaxMoments, SpikedMoments
-from needlepoint.theory.max_place import Winner
+from needlepoint.theory.location.erf.closed_form import WeightMoments, weight_moments
+from needlepoint.theory.location.moments.place_race import Winner
+from needlepoint.theory.location.moments.weight_moments import MaxMoments, SpikedMoments
 
 Sigma = Callable[[Any], Any]
 

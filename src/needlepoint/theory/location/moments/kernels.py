@@ -14,10 +14,10 @@ from scipy import special
 
 from needlepoint.numerics.gaussian import lattice
 from needlepoint.tasks.single_location import MaxSLR, SpikedSLR
-from needlepoint.theory import max_place
-from needlepoint.theory.field_moments import MaxMoments, SpikedMoments
+from needlepoint.theory.location.moments import place_race
+from needlepoint.theory.location.moments.weight_moments import MaxMoments, SpikedMoments
 
-REACH = max_place.REACH
+REACH = place_race.REACH
 _TABLE = 20_000_000  # largest number of (u, score) pairs; beyond it the kernel is too steep for this route
 _WIDE = 2.0  # least slope of the log-kernel, a standard deviation of the score, beyond which it sets the step in u
 _BEND = 8.0  # units of u in which the step in u doubles
@@ -217,7 +217,7 @@ def _race(
     u, du = _u_rule(low, high, [along], [slope], coarseness)
     if len(u) * nodes > _TABLE or len(u) * log_w.size > 50 * _TABLE:
         return None
-    step_y, winning, losing = max_place.race(snr, step, nodes, longest)
+    step_y, winning, losing = place_race.race(snr, step, nodes, longest)
     phi = np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
     total = np.zeros(3)
     blocks = max(1, math.ceil(len(u) * log_w.size / _BLOCK))

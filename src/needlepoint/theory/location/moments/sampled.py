@@ -13,7 +13,7 @@ from needlepoint.core.errors import NoTheory
 from needlepoint.models.activations import Activation
 from needlepoint.numerics.gaussian import sobol_normals
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
-from needlepoint.theory.field_moments import MaxMoments, Moments, SpikedMoments, moments_type
+from needlepoint.theory.location.moments.weight_moments import MaxMoments, Moments, SpikedMoments, moments_type
 
 _CHUNK = 2**22  # normals held at once
 _LARGEST_DIMENSION = 21_201  # of the Sobol sequence

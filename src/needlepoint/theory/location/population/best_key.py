@@ -18,10 +18,13 @@ from needlepoint.core.status import Status
 from needlepoint.models.activations import Activation
 from needlepoint.numerics.minimise import Minimum, minimise, newton
 from needlepoint.tasks.single_location import SingleLocation
-from needlepoint.theory import erf_newton, field_moments, key_limits, population_risk
-from needlepoint.theory.key_grid import Scanned, count_of, norms, scan, zero_constants
-from needlepoint.theory.key_question import FINAL, SCAN, SEARCH, Point, Question
-from needlepoint.theory.max_place import Winner
+from needlepoint.theory.location.erf import newton as erf_newton
+from needlepoint.theory.location.moments import weight_moments
+from needlepoint.theory.location.moments.place_race import Winner
+from needlepoint.theory.location.population import infima
+from needlepoint.theory.location.population import risk as population_risk
+from needlepoint.theory.location.population.first_keys import Scanned, count_of, norms, scan, zero_constants
+from needlepoint.theory.location.population.risk_at_a_key import FINAL, SCAN, SEARCH, Point, Question
 
 DIFFERENCES = {"smooth": (1e-3, 1e-5), "rough": (1e-2, 1e-3)}
 LEAST_TOLERANCE = {"smooth": 0.0, "rough": 3e-4}
@@ -59,7 +62,7 @@ def best_on_manifold(question: Question, tol: float, progress: Progress = silent
     if not question.model.unit_norm and max(values) - min(values) < 1e-11 * unit:
         lowest = [lowest[len(lowest) // 2]]  # the norm does not matter
     else:
-        known = key_limits.limits(question, lowest, float(grid[-1]))
+        known = infima.limits(question, lowest, float(grid[-1]))
         zero = None if question.model.unit_norm else _at_zero(question, lowest, float(grid[0]))
     starts = promising(lowest, unit)
     if not starts and not known:
@@ -88,7 +91,7 @@ def best_on_manifold(question: Question, tol: float, progress: Progress = silent
     return ended(question, best, minimum.residual, minimum.value_error, minimum.status)
 
 
-def _lower(limit: key_limits.Limit, found: float, best: Point | None, grid: np.ndarray, unit: float) -> bool:
+def _lower(limit: infima.Limit, found: float, best: Point | None, grid: np.ndarray, unit: float) -> bool:
     """Whether an infimum is a limit: lower than what was found, or as low where the search ran towards it."""
     value, error = limit.excess.value, limit.excess.error
     low, high = (1e-3, 1e3) if "scale" in limit.point.constants else (10 * grid[0], 0.1 * grid[-1])
@@ -116,7 +119,7 @@ def _sideways(question: Question, minimum: Minimum, best: Point, tol: float) -> 
     return minimum, best
 
 
-def _approached(question: Question, limit: key_limits.Limit) -> Best:
+def _approached(question: Question, limit: infima.Limit) -> Best:
     """An infimum: its value, and overlaps on the way to it."""
     point = upright(question, limit.point)
     form = question.value_form(point.constants, point.key, point.scale**2, SEARCH)
@@ -246,7 +249,7 @@ def _with_slope(
         free = {n: start["constants"][i] + start["unit"][i] * x[i + 1] for i, n in enumerate(names)}
         scale = start["scale"] * jnp.exp(x[0])
         args = (activation, task, nodes, winner, c, free, scale * start["alignment"], scale**2)
-        A, B = field_moments.on_manifold(start["label_var"], population_risk.elementwise_means(*args))
+        A, B = weight_moments.on_manifold(start["label_var"], population_risk.elementwise_means(*args))
         return start["label_var"] - A * A / B
 
     return jax.value_and_grad(value)(x)

@@ -11,7 +11,7 @@ import numpy as np
 from needlepoint.core.results import Progress, silent
 from needlepoint.models.activations import KernelActivation
 from needlepoint.tasks.single_location import SpikedSLR
-from needlepoint.theory.key_question import SCAN, SEARCH, Point, Question
+from needlepoint.theory.location.population.risk_at_a_key import SCAN, SEARCH, Point, Question
 
 _ALIGNMENTS = (1.0, 0.6, -0.6, -1.0)
 _APART = 0.25  # of the logarithms of neighbouring norms

@@ -11,11 +11,11 @@ from scipy import special
 from needlepoint.core.estimates import Estimate
 from needlepoint.models.activations import KernelActivation
 from needlepoint.tasks.single_location import MaxSLR, SpikedSLR
-from needlepoint.theory import max_place
-from needlepoint.theory.key_grid import Scanned, count_of, least_risks
-from needlepoint.theory.key_grid import turns as turning
-from needlepoint.theory.key_question import SEARCH, Point, Question
-from needlepoint.theory.location_statements import linear_optimum
+from needlepoint.theory.location.moments import place_race
+from needlepoint.theory.location.population.first_keys import Scanned, count_of, least_risks
+from needlepoint.theory.location.population.first_keys import turns as turning
+from needlepoint.theory.location.population.risk_at_a_key import SEARCH, Point, Question
+from needlepoint.theory.location.population.statements import linear_optimum
 
 _FAR = 1e9  # times the shift: a norm at which erf is a step
 _TURNS, _ZOOMS = 129, 4
@@ -71,8 +71,8 @@ def _linear(question: Question, lowest: Scanned) -> Limit | None:
             excess = Estimate(value, 16 * EPS * value)
         else:
             assert isinstance(task, MaxSLR)
-            x, w = max_place.winner_rule(task)
-            excess = Estimate(1 - float(w @ x) ** 2 / (n + 1), 64 * EPS + max_place.TAIL * task.longest)
+            x, w = place_race.winner_rule(task)
+            excess = Estimate(1 - float(w @ x) ** 2 / (n + 1), 64 * EPS + place_race.TAIL * task.longest)
     else:
         return None
     points = [p for _, p in lowest if p.index == 0]

@@ -14,16 +14,16 @@ from needlepoint.core.results import Progress, silent
 from needlepoint.core.status import Status
 from needlepoint.models.activations import KernelActivation
 from needlepoint.numerics.minimise import newton
-from needlepoint.theory import field_moments
-from needlepoint.theory.key_grid import norms
-from needlepoint.theory.key_question import FINAL, SEARCH, Question, TooSteep
-from needlepoint.theory.key_search import (
+from needlepoint.theory.location.moments import weight_moments
+from needlepoint.theory.location.population.best_key import (
     DIFFERENCES,
     LEAST_TOLERANCE,
     SLACK,
     STARTS,
     Best,
 )
+from needlepoint.theory.location.population.first_keys import norms
+from needlepoint.theory.location.population.risk_at_a_key import FINAL, SEARCH, Question, TooSteep
 
 Form = tuple[float, np.ndarray, np.ndarray]
 
@@ -40,7 +40,7 @@ def quadratic(question: Question, constants: Mapping[str, float], k: np.ndarray,
     v = np.array([np.zeros(4), *e, *-e, *[e[i] + e[j] for i, j in pairs]]).T
     along = kappa * v[0] + eta * v[1] + k3 * v[2]
     seven = (kappa, v[1], v[0], eta, along, key_sq, np.sum(v**2, axis=0))
-    risk = field_moments.excess_risk(question.task, moments, seven)
+    risk = weight_moments.excess_risk(question.task, moments, seven)
     at_zero, plus, minus = risk[0], risk[1:5], risk[5:9]
     M = np.diag((plus + minus) / 2 - at_zero)
     for (i, j), joint in zip(pairs, risk[9:], strict=True):

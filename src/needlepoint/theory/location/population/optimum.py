@@ -19,12 +19,13 @@ from needlepoint.models.activations import Erf, Linear, Softmax
 from needlepoint.models.attention import KeyValueAttention, LinearRegression
 from needlepoint.numerics.precision import float64
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
-from needlepoint.theory import bayes, population_risk
-from needlepoint.theory.erf_sphere import best_on_sphere
-from needlepoint.theory.key_question import FINAL, Question
-from needlepoint.theory.key_search import Best, best_on_manifold
-from needlepoint.theory.location_statements import linear_optimum, softmax_key
-from needlepoint.theory.off_manifold import best_of_all
+from needlepoint.theory.location.bayes import given_teachers
+from needlepoint.theory.location.erf.on_spheres import best_on_sphere
+from needlepoint.theory.location.population import risk as population_risk
+from needlepoint.theory.location.population.best_key import Best, best_on_manifold
+from needlepoint.theory.location.population.off_manifold import best_of_all
+from needlepoint.theory.location.population.risk_at_a_key import FINAL, Question
+from needlepoint.theory.location.population.statements import linear_optimum, softmax_key
 from needlepoint.theory.predicting import Options
 
 TOLERANCE = 1e-8
@@ -74,7 +75,7 @@ def predict_population(
 
 def _softmax(task: SingleLocation, model: KeyValueAttention, learner: Population, options: Options) -> Prediction:
     """eq:softmax-bayes. Softmax attention reaches the Bayes risk; nothing is lower, on the manifold or off it."""
-    excess, notes = bayes.known_teachers(task, 2)
+    excess, notes = given_teachers.known_teachers(task, 2)
     key = softmax_key(task)
     if math.isinf(key) and task.longest == 1:
         key = 0.0  # one token has all the weight, whatever the key

@@ -19,9 +19,13 @@ from needlepoint.models.activations import Activation, Erf, KernelActivation
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.precision import float64
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
-from needlepoint.theory import elementwise_moments, erf_location, field_moments, kernel_moments, sampled_moments
-from needlepoint.theory.field_moments import Moments
-from needlepoint.theory.max_place import winner_law
+from needlepoint.theory.location.erf import closed_form as erf_closed_form
+from needlepoint.theory.location.moments import elementwise as elementwise_moments
+from needlepoint.theory.location.moments import kernels as kernel_moments
+from needlepoint.theory.location.moments import sampled as sampled_moments
+from needlepoint.theory.location.moments import weight_moments
+from needlepoint.theory.location.moments.place_race import winner_law
+from needlepoint.theory.location.moments.weight_moments import Moments
 
 _SCRAMBLES = 64  # many: with few of them every one can have a point too few on the far side of a step
 _QMC_RTOL = 1e-4
@@ -88,8 +92,8 @@ def routes(task: SingleLocation, model: KeyValueAttention) -> dict[str, Route]:
 def rounding(task: SingleLocation, overlaps: Overlaps, value: float, moments: Moments | None = None) -> float:
     """Rounding of a risk, from the size of the terms that it is the sum of."""
     if isinstance(task, SpikedSLR):
-        return erf_location.rounding(task, overlaps, value)
-    squares = moments.weights_sq if isinstance(moments, field_moments.MaxMoments) else task.longest
+        return erf_closed_form.rounding(task, overlaps, value)
+    squares = moments.weights_sq if isinstance(moments, weight_moments.MaxMoments) else task.longest
     return 32 * np.finfo(float).eps * (abs(value) + 1 + overlaps.value_sq * float(squares))
 
 
@@ -115,12 +119,12 @@ def _refined(values: Callable[[int], tuple[float, float]], levels: Sequence[int]
 
 # --- element-wise activations ------------------------------------------------------------------
 
-_closed_kernel = jax.jit(erf_location.excess_risk)
+_closed_kernel = jax.jit(erf_closed_form.excess_risk)
 
 
 def _closed(task: SpikedSLR, model: KeyValueAttention, overlaps: Overlaps) -> Estimate:
     value = float(_closed_kernel(elementwise.constants(task, model), _seven(overlaps)))
-    return Estimate(value, erf_location.rounding(task, overlaps, value))
+    return Estimate(value, erf_closed_form.rounding(task, overlaps, value))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))
@@ -133,7 +137,7 @@ def _elementwise(task: SpikedSLR, model: KeyValueAttention, overlaps: Overlaps) 
 
     def at(nodes: int) -> tuple[float, float]:
         value = float(_elementwise_kernel(type(model.activation), c, o, nodes))
-        return value, erf_location.rounding(task, overlaps, value)
+        return value, erf_closed_form.rounding(task, overlaps, value)
 
     return _refined(at, _NODES)
 
@@ -147,7 +151,7 @@ def _max_elementwise(nodes: int, task: MaxSLR, model: KeyValueAttention, overlap
         moments = elementwise_of(
             type(model.activation), MaxSLR, nodes * refine, rule, c, {}, overlaps.key, overlaps.key_sq
         )
-        value = float(field_moments.excess_risk(task, moments, overlaps))
+        value = float(weight_moments.excess_risk(task, moments, overlaps))
         return value, rounding(task, overlaps, value, moments)
 
     return _refined(at, _REFINE)
@@ -181,7 +185,7 @@ def elementwise_means(
 elementwise_of = jax.jit(elementwise_means, static_argnums=(0, 1, 2))
 elementwise_forms = jax.jit(
     lambda activation, task, nodes, winner, c, free, key, key_sq, label_var: jax.vmap(
-        lambda f, k, q: field_moments.on_manifold(
+        lambda f, k, q: weight_moments.on_manifold(
             label_var, elementwise_means(activation, task, nodes, winner, c, f, k, q)
         )
     )(free, key, key_sq),
@@ -221,7 +225,7 @@ def _kernel(task: SingleLocation, model: KeyValueAttention, overlaps: Overlaps) 
     )
     if fine is None or coarse is None:
         return qmc(task, model, overlaps)
-    value, other = (float(field_moments.excess_risk(task, m, overlaps)) for m in (fine, coarse))
+    value, other = (float(weight_moments.excess_risk(task, m, overlaps)) for m in (fine, coarse))
     # powers of what is near 1 lose digits with the length
     exact = 2 * rounding(task, overlaps, value, fine) + 4 * task.longest * float(np.finfo(float).eps) * (1 + abs(value))
     return Estimate(value, abs(value - other) + exact)
@@ -236,7 +240,7 @@ def qmc(task: SingleLocation, model: KeyValueAttention, overlaps: Overlaps, seed
             task, type(model.activation), c, overlaps.key, overlaps.key_sq, log2_points, _SCRAMBLES, seed
         )
         moments = found[0]
-        risks = [float(field_moments.excess_risk(task, m, overlaps)) for m in found]
+        risks = [float(weight_moments.excess_risk(task, m, overlaps)) for m in found]
         value, error = float(np.mean(risks)), 3 * float(np.std(risks, ddof=1) / np.sqrt(_SCRAMBLES))
         if _UNSEEN * abs(value) < error <= _QMC_RTOL * abs(value) or overlaps.key_sq == 0:
             break

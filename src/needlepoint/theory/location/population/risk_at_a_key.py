@@ -14,9 +14,11 @@ from needlepoint.channels import elementwise
 from needlepoint.models.activations import Activation, Erf, KernelActivation, Linear
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation
-from needlepoint.theory import field_moments, population_risk, sampled_moments
-from needlepoint.theory.field_moments import Moments
-from needlepoint.theory.max_place import winner_law
+from needlepoint.theory.location.moments import sampled as sampled_moments
+from needlepoint.theory.location.moments import weight_moments
+from needlepoint.theory.location.moments.place_race import winner_law
+from needlepoint.theory.location.moments.weight_moments import Moments
+from needlepoint.theory.location.population import risk as population_risk
 
 SCAN, SEARCH, FINAL = 4.0, 2.0, 1.0
 """Coarseness of the tables in the three stages."""
@@ -114,7 +116,7 @@ class Question:
         self, free: Mapping[str, float], key: float, key_sq: float, coarseness: float
     ) -> tuple[float, float]:
         """(A, B) of eq:value-form."""
-        return field_moments.on_manifold(self.task.label_var, self.moments(free, key, key_sq, coarseness))
+        return weight_moments.on_manifold(self.task.label_var, self.moments(free, key, key_sq, coarseness))
 
     def least(self, form: tuple[float, float]) -> tuple[float, float]:
         """The least excess risk over v, and its v . v*, from (A, B)."""

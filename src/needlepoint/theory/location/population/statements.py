@@ -15,7 +15,7 @@ from needlepoint.learners import Population
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.gaussian import lattice
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
-from needlepoint.theory import max_place
+from needlepoint.theory.location.moments import place_race
 
 EPS = float(np.finfo(float).eps)
 _LARGEST_SHIFT = 100.0  # standard deviations of the spike; beyond it the bound underflows
@@ -55,10 +55,10 @@ def linear_optimum(task: SingleLocation) -> tuple[Estimate, Overlaps]:
         excess = Estimate(value, 16 * EPS * value)
     else:
         assert isinstance(task, MaxSLR)
-        x, w = max_place.winner_rule(task)
+        x, w = place_race.winner_rule(task)
         key, weight = float(w @ x) if task.snr > 0 else 0.0, 1 / (n + 1)
         value = (n - key**2) / (n + 1)
-        excess = Estimate(value, 64 * EPS * (1 + value) + max_place.TAIL * task.longest)
+        excess = Estimate(value, 64 * EPS * (1 + value) + place_race.TAIL * task.longest)
     return excess, Overlaps(key, weight, key_sq=key**2, value_sq=weight**2)
 
 
@@ -77,16 +77,16 @@ def elementwise_bound(task: SingleLocation) -> Estimate:
     assert isinstance(task, MaxSLR)
     values = []
     for step in (0.1, 0.2):
-        x, density = max_place.winner_density(task.length_law, task.snr, step)
+        x, density = place_race.winner_density(task.length_law, task.snr, step)
         values.append(1 - step * float(np.sum(density**2 * np.exp(x**2 / 2))) * math.sqrt(2 * math.pi) / (n + 1))
-    return Estimate(values[0], abs(values[0] - values[1]) + 64 * EPS + max_place.TAIL * task.longest)
+    return Estimate(values[0], abs(values[0] - values[1]) + 64 * EPS + place_race.TAIL * task.longest)
 
 
 def _spiked_bound(task: SpikedSLR, n: float, coarseness: float) -> float:
     gamma, m = task.relevant_std, math.sqrt(task.snr)
     if m > _LARGEST_SHIFT * max(1.0, gamma):
         raise NoTheory(f"{task!r}: the bound is below the smallest number at an snr of this size.")
-    reach = max_place.REACH
+    reach = place_race.REACH
     slope = gamma * m + abs(gamma**2 - 1) * (reach + m) + 1
     step = coarseness * min(0.1, 0.25 / slope)
     z = lattice(-reach - m, reach + m, step)
@@ -109,7 +109,7 @@ def bayes_asymptote(task: SingleLocation) -> float:
         return n * math.sqrt(math.pi / (4 * snr)) * math.exp(-snr / 4)
     if math.isinf(snr):
         return 0.0
-    x = lattice(-max_place.REACH, max_place.REACH, 0.1)
+    x = lattice(-place_race.REACH, place_race.REACH, 0.1)
     square, cdf = np.exp(-(x**2)) / (2 * math.pi), special.ndtr(x)
     parts = [p * n * (n - 1) * 0.1 * float(np.sum(square * cdf ** (n - 2))) for n, p in task.length_law if n > 1]
     return sum(parts) / snr

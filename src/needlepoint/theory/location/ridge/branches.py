@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from needlepoint.theory.ridge_equations import INFORMED, UNINFORMED, Equations
+from needlepoint.theory.location.ridge.equations import INFORMED, UNINFORMED, Equations
 
 STARTS = {"uninformed": np.array(UNINFORMED), "informed": np.array(INFORMED)}
 """Coordinates (6,) that branches are sought from."""

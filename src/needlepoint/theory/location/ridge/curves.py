@@ -14,9 +14,9 @@ from needlepoint.learners import Ridge
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.curves import Curves, Question, Solver
+from needlepoint.theory.location.ridge.prediction import branches, prediction, require_ridge
+from needlepoint.theory.location.ridge.solutions import Solution
 from needlepoint.theory.predicting import Options
-from needlepoint.theory.ridge import branches, prediction, require_ridge
-from needlepoint.theory.ridge_solutions import Solution
 
 _MEMORY = 4  # points that the next one is foretold from
 _SMALL = 1e-3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from needlepoint.theory.ridge_stability import Stability
+from needlepoint.theory.location.ridge.stability import Stability
 
 # The logarithm of 1 + share: a constant, more of it where the proximal map jumps, and a multiple of the logarithm of
 # the replicon; nine of ten settings of `benchmarks/ridge_doubt.py` are closer

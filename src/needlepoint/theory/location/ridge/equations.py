@@ -17,7 +17,7 @@ from needlepoint.models.activations import Activation, Linear, Softmax
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.fixed_points import FixedPoints, anderson, jacobian, linearised_alone, linearised_rows, settle
 from needlepoint.tasks.single_location import SingleLocation
-from needlepoint.theory.ridge_fields import ROWS, Base, Conjugate, Means, Order, blocks, means, points, settled
+from needlepoint.theory.location.ridge.fields import ROWS, Base, Conjugate, Means, Order, blocks, means, points, settled
 
 COARSE = 9
 """log2 of the points that the branches are sought with, and of the fewest a scrambling."""

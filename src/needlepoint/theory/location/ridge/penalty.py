@@ -13,8 +13,8 @@ from needlepoint.core.status import Status
 from needlepoint.learners import Ridge
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import SingleLocation
-from needlepoint.theory.ridge_solutions import Solution
-from needlepoint.theory.ridge_solving import solve
+from needlepoint.theory.location.ridge.solutions import Solution
+from needlepoint.theory.location.ridge.solving import solve
 
 LOWEST, HIGHEST = 1e-3, 1e3
 """Between which the penalties are sought."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from needlepoint.core.answers.doubts import answers
 from needlepoint.core.dispatch import rule
-from needlepoint.core.doubts import answers
 from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.overlaps import Overlaps
@@ -15,11 +15,11 @@ from needlepoint.core.status import Status
 from needlepoint.learners import Ridge
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
+from needlepoint.theory.location.ridge.doubt import shares
+from needlepoint.theory.location.ridge.penalty import best_penalties
+from needlepoint.theory.location.ridge.solutions import Solution
+from needlepoint.theory.location.ridge.solving import TOLERANCE, solve
 from needlepoint.theory.predicting import Options
-from needlepoint.theory.ridge_doubt import shares
-from needlepoint.theory.ridge_penalty import best_penalties
-from needlepoint.theory.ridge_solutions import Solution
-from needlepoint.theory.ridge_solving import TOLERANCE, solve
 
 
 @rule("predict", SpikedSLR, KeyValueAttention, Ridge)

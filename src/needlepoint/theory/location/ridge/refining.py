@@ -10,9 +10,18 @@ import numpy as np
 from needlepoint.core.results import Progress, silent
 from needlepoint.core.status import Status
 from needlepoint.numerics.fixed_points import FixedPoints
-from needlepoint.theory.ridge_equations import SCRAMBLES, Equations, pack
-from needlepoint.theory.ridge_search import STARTS
-from needlepoint.theory.ridge_solutions import Seed, Solution, is_quiet, judged, no_step, scatter, solution_of, unlike
+from needlepoint.theory.location.ridge.branches import STARTS
+from needlepoint.theory.location.ridge.equations import SCRAMBLES, Equations, pack
+from needlepoint.theory.location.ridge.solutions import (
+    Seed,
+    Solution,
+    is_quiet,
+    judged,
+    no_step,
+    scatter,
+    solution_of,
+    unlike,
+)
 
 DOUBTFUL = 12
 """log2 of the most points a scrambling where a branch ends or is not to be trusted."""

@@ -16,13 +16,14 @@ from needlepoint.core.status import Status
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.fixed_points import FixedPoints
 from needlepoint.tasks.single_location import SingleLocation
-from needlepoint.theory import field_moments, sampled_moments
-from needlepoint.theory.key_question import Question as Risk
-from needlepoint.theory.key_question import TooSteep
-from needlepoint.theory.ridge_equations import Equations, pack, unpack
-from needlepoint.theory.ridge_fields import Conjugate, Order
-from needlepoint.theory.ridge_search import APART
-from needlepoint.theory.ridge_stability import Stability, judge
+from needlepoint.theory.location.moments import sampled as sampled_moments
+from needlepoint.theory.location.moments import weight_moments
+from needlepoint.theory.location.population.risk_at_a_key import Question as Risk
+from needlepoint.theory.location.population.risk_at_a_key import TooSteep
+from needlepoint.theory.location.ridge.branches import APART
+from needlepoint.theory.location.ridge.equations import Equations, pack, unpack
+from needlepoint.theory.location.ridge.fields import Conjugate, Order
+from needlepoint.theory.location.ridge.stability import Stability, judge
 
 _SETTLED = 1e-5  # largest step that counts as none
 _QUIET = 0.1  # or this share of the scatter of the scramblings
@@ -187,5 +188,5 @@ def _value_form(
             return np.array(Risk(task, model).value_form({}, key, key_sq, 1.0)), np.zeros(2)
     c = elementwise.constants(task, model)
     found = sampled_moments.scrambles(task, type(model.activation), c, key, key_sq, 11, _SAMPLED)
-    forms = np.array([field_moments.on_manifold(task.label_var, moments) for moments in found])
+    forms = np.array([weight_moments.on_manifold(task.label_var, moments) for moments in found])
     return forms.mean(axis=0), 3 * forms.std(axis=0, ddof=1) / math.sqrt(_SAMPLED)

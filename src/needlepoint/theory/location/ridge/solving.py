@@ -14,10 +14,19 @@ from needlepoint.core.status import Status
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.fixed_points import FixedPoints
 from needlepoint.tasks.single_location import SingleLocation
-from needlepoint.theory.ridge_equations import COARSE, SCRAMBLES, Equations, pack
-from needlepoint.theory.ridge_refining import CLOSE, DOUBTFUL, falls, for_all, refined
-from needlepoint.theory.ridge_search import APART, STARTS, sought
-from needlepoint.theory.ridge_solutions import Seed, Solution, is_quiet, judged, no_step, scatter, solution_of, unlike
+from needlepoint.theory.location.ridge.branches import APART, STARTS, sought
+from needlepoint.theory.location.ridge.equations import COARSE, SCRAMBLES, Equations, pack
+from needlepoint.theory.location.ridge.refining import CLOSE, DOUBTFUL, falls, for_all, refined
+from needlepoint.theory.location.ridge.solutions import (
+    Seed,
+    Solution,
+    is_quiet,
+    judged,
+    no_step,
+    scatter,
+    solution_of,
+    unlike,
+)
 
 TOLERANCE = 3e-3
 """Of the excess risk, three standard errors of the scramblings."""

@@ -13,8 +13,8 @@ import numpy as np
 from needlepoint.channels.proximal import Channel, Minima, curvature, response
 from needlepoint.models.activations import Activation, Linear
 from needlepoint.tasks.single_location import SingleLocation, SpikedSLR
-from needlepoint.theory.ridge_equations import COARSE, Equations
-from needlepoint.theory.ridge_fields import Base, Order, fields, place
+from needlepoint.theory.location.ridge.equations import COARSE, Equations
+from needlepoint.theory.location.ridge.fields import Base, Order, fields, place
 
 JUMPS, SHARE = 0.15, 0.03
 """Jump weights that are surely beyond this are not trusted, unless the penalty holds the weights so firmly that jumps

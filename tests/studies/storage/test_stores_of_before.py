@@ -1,0 +1,45 @@
+"""Stores that were written before modules moved: they open, resume with nothing computed again, and export the same.
+
+The files in tests/reference/stores are of NUMBERS_VERSION 2, both families of tasks, with predictions and simulations.
+When the numbers change on purpose they are written anew: `sweep` each question of the table below into a fresh file.
+"""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import needlepoint as ndl
+
+from questions import QUESTIONS
+
+STORES = Path(__file__).parents[1] / "reference" / "stores"
+NAMES = {
+    "spiked-softmax-ridge": "spiked, softmax, ridge",
+    "spiked-erf-SGD": "spiked, erf, SGD",
+    "one_token-Bayes": "one token, Bayes",
+    "two_tokens-tied-ridge": "two tokens, tied, ridge",
+}
+
+
+@pytest.fixture(params=NAMES)
+def store(request, tmp_path):
+    return Path(shutil.copy(STORES / f"{request.param}.sqlite", tmp_path))
+
+
+@pytest.mark.contract
+def test_a_sweep_resumes_with_nothing_computed_again(store):
+    """The ids of its jobs are those that the same question has today."""
+    asked = QUESTIONS[NAMES[store.stem]]
+    with ndl.sweep(*asked.specs, asked.over, also=ndl.Simulation(repeats=2, **asked.simulation), store=store) as study:
+        assert study.failures() == []
+        assert study.store.counts() == {("done", "CONVERGED"): 6}
+        assert study.run().reused == 6
+        assert all(p.prediction.ok and len(p.measurements) == 1 for p in study.points())
+
+
+@pytest.mark.contract
+def test_it_exports_the_same_table(store, tmp_path):
+    with ndl.open_study(store, readonly=True) as study:
+        study.to_csv(tmp_path / "table.csv")
+    assert (tmp_path / "table.csv").read_text() == (STORES / f"{store.stem}.csv").read_text()
