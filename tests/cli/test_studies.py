@@ -26,7 +26,7 @@ from needlepoint.studies.sweeps import Sweep
 import waiting
 from waiting import until
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
 HEAD = """
 task = "SpikedSLR(tokens=2, snr=1, noise=0.3)"

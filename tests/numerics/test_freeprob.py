@@ -1,8 +1,6 @@
 """Free convolution with a semicircle: closed form, contour integrals, densities and random matrices."""
 
-import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +11,9 @@ from scipy import integrate
 from needlepoint.numerics.free_atoms import Atoms
 from needlepoint.numerics.freeprob import MarchenkoPastur, Truncated
 
-REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "attention-indexed.json").read_text())["values"]
+from reference_values import reference_values
+
+REFERENCE = reference_values("attention-indexed")["values"]
 NAMES = {"J": "J", "d1J": "d1", "d2J": "d2", "d11J": "d11", "d12J": "d12", "mass_above": "above"}
 RATIOS = [0.05, 0.3, 0.9, 1.0, 1.1, 3.0]
 FEW = Atoms([0.0, 1.0, 3.0], [0.5, 0.3, 0.2])

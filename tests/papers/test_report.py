@@ -13,7 +13,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from needlepoint.cli import _agreement, run
+from needlepoint.cli import run
+from needlepoint.cli.figures import agreement_line
 from needlepoint.papers import figures as registry
 from needlepoint.papers.folder import everything, strangers
 from needlepoint.papers.report import FAR, write_report
@@ -289,10 +290,10 @@ def test_a_file_that_cannot_be_written_is_one_sentence(with_tiny, tmp_path, caps
 
 def test_a_line_says_what_a_figure_comes_to(done):
     def line(**change):
-        return _agreement([dataclasses.replace(row, **change) for row in done.agreement])
+        return agreement_line([dataclasses.replace(row, **change) for row in done.agreement])
 
     assert line(z=-2.0) == ", 4 comparisons, largest |z| 2.00"
     assert line(z=5.0, exact=False, d=40) == ", 4 comparisons, largest |z| 5.00 (of a limit, at d = 40)"
     assert line(flagged=True) == "; 4 beside flagged predictions"
-    assert "nan" in _agreement([*done.agreement, dataclasses.replace(done.agreement[0], z=math.nan)])
-    assert _agreement([]) == ""
+    assert "nan" in agreement_line([*done.agreement, dataclasses.replace(done.agreement[0], z=math.nan)])
+    assert agreement_line([]) == ""

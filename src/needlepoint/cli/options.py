@@ -30,6 +30,11 @@ Repeats = Annotated[int, typer.Option(help="Independent repeats")]
 Samples = Annotated[int, typer.Option(help="Test sequences a repeat")]
 At = Annotated[str | None, typer.Option("--overlaps", help='Weights to measure at: "Overlaps(key=1, value=1)"')]
 Picture = Annotated[Path | None, typer.Option("--plot", help="Draw the result: a .png, .pdf or .svg file")]
+How = Annotated[str, typer.Option("--executor", help="serial, processes or dask")]
+Workers = Annotated[int | None, typer.Option(help="Workers of the process pool or the local dask cluster")]
+Memory = Annotated[str | None, typer.Option(help="Memory budget of the process pool, as '4 GB'")]
+Address = Annotated[str | None, typer.Option(help="Address of a dask scheduler, tcp://...")]
+StoreFile = Annotated[Path, typer.Argument(metavar="STORE", help="A store that sweep has written")]
 
 
 def read_specs(

@@ -12,6 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from needlepoint.cli.interrupts import Check, interruptible
+from needlepoint.cli.options import (
+    NOT_CONVERGED,
+    PICTURES,
+    Address,
+    AsJson,
+    Changes,
+    How,
+    Memory,
+    Picture,
+    StoreFile,
+    Workers,
+    check_target,
+)
 from needlepoint.core.errors import InvalidParameter, NeedlepointError, one_line
 from needlepoint.core.text.jsonio import dumps
 
@@ -19,18 +32,7 @@ if TYPE_CHECKING:
     from needlepoint.studies.execution.running import Tally
     from needlepoint.studies.study import Study
 
-NOT_CONVERGED = 3
-PICTURES = (".png", ".pdf", ".svg")
 _LINES = 5.0  # seconds between lines of progress where there is no terminal
-
-How = Annotated[str, typer.Option("--executor", help="serial, processes or dask")]
-Workers = Annotated[int | None, typer.Option(help="Workers of the process pool or the local dask cluster")]
-Memory = Annotated[str | None, typer.Option(help="Memory budget of the process pool, as '4 GB'")]
-Address = Annotated[str | None, typer.Option(help="Address of a dask scheduler, tcp://...")]
-Changes = Annotated[list[str] | None, typer.Option("--set", help="Change a field: learner.lr=0.001 (repeatable)")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output")]
-Picture = Annotated[Path | None, typer.Option("--plot", help="Draw the result: a .png, .pdf or .svg file")]
-StoreFile = Annotated[Path, typer.Argument(metavar="STORE", help="A store that sweep has written")]
 
 study_app = typer.Typer(help="Look at stored studies.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -57,8 +59,7 @@ def sweep(
     from needlepoint.studies.sweeps import Sweep
 
     arguments, drawing = read_study(file, changes or [])
-    if plot is not None:
-        _drawable(plot, PICTURES)
+    check_target(plot)
     definition = Sweep.of(**arguments, limit=float("inf"), thorough=False)
     _confirm(len(definition), LIMIT, yes)
     definition.check()
@@ -179,13 +180,6 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (int, float, str)) else repr(value)
 
 
-def _drawable(path: Path, kinds: tuple[str, ...]) -> None:
-    if path.suffix.lower() not in kinds:
-        raise InvalidParameter(f"cannot write {path}: the name must end in one of {', '.join(kinds)}.")
-    if not path.absolute().parent.is_dir():
-        raise InvalidParameter(f"cannot write {path}: there is no folder {path.absolute().parent}.")
-
-
 def _draw(study: Study, drawing: dict[str, Any], path: Path) -> None:
     from needlepoint.plotting.studies.pictures import plot
 
@@ -268,7 +262,7 @@ def export(
     """Write a study as a table (.csv), as labelled arrays (.nc) or as a picture."""
     from needlepoint.studies.study import open_study
 
-    _drawable(out, (".csv", ".nc", *PICTURES))
+    check_target(out, (".csv", ".nc", *PICTURES))
     with open_study(path, readonly=True) as study:
         if out.suffix.lower() == ".csv":
             study.to_csv(out)

@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -306,7 +307,7 @@ def test_a_process_that_dies_at_work_leaves_its_points_and_its_claim(path):
     """A real one: it stores a point, claims the next, and is gone without a word."""
     script = f"""
 import os, sys
-sys.path[:0] = [{os.path.dirname(__file__)!r}, {os.path.dirname(os.path.dirname(__file__))!r}]
+sys.path[:0] = [{os.path.dirname(__file__)!r}, {str(Path(__file__).parents[2])!r}]
 from test_store import JOBS, Store, Unit, outcome
 store = Store({str(path)!r})
 for one in JOBS[:2]:

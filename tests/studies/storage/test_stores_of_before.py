@@ -12,8 +12,9 @@ import pytest
 import needlepoint as ndl
 
 from questions import QUESTIONS
+from reference_values import REFERENCE
 
-STORES = Path(__file__).parents[1] / "reference" / "stores"
+STORES = REFERENCE / "stores"
 NAMES = {
     "spiked-softmax-ridge": "spiked, softmax, ridge",
     "spiked-erf-SGD": "spiked, erf, SGD",

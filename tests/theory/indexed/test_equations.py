@@ -1,8 +1,6 @@
 """The attention-indexed model with softmax: its proximal map, its means and its fixed points."""
 
 import dataclasses
-import json
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +15,9 @@ from needlepoint.theory.indexed.equations import Equations, fixed_point, unpack
 from needlepoint.theory.indexed.fields import State, lattice, scrambled
 from needlepoint.theory.indexed.solutions import solve
 
-REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "attention-indexed.json").read_text())["values"]
+from reference_values import reference_values
+
+REFERENCE = reference_values("attention-indexed")["values"]
 CASES = [v for v in REFERENCE if v["name"] == "softmax_T2"]
 START = State(0.7, 0.9, 2.0)
 

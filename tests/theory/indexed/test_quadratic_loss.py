@@ -1,8 +1,6 @@
 """The attention-indexed model with a quadratic loss, its Bayes-optimal curve and its thresholds."""
 
-import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +12,9 @@ from needlepoint.theory.indexed import bayes as indexed_bayes
 from needlepoint.theory.indexed.quadratic_loss import best, on_ray, penalised, unpenalised
 from needlepoint.theory.indexed.thresholds import thresholds
 
-REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "attention-indexed.json").read_text())["values"]
+from reference_values import reference_values
+
+REFERENCE = reference_values("attention-indexed")["values"]
 HALF = MarchenkoPastur(0.5)
 POWER = Atoms(math.sqrt(1000) / np.arange(1, 1001))
 TIED = ndl.TiedAttention()

@@ -1,9 +1,7 @@
 """The Bayes-optimal state evolution: its integrals, its free energy, the references."""
 
-import json
 import math
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +15,9 @@ from needlepoint.theory.location.bayes import max_posterior
 from needlepoint.theory.location.bayes.samples import bayes_branches, evolve, free_energy, means
 from needlepoint.theory.location.bayes.spiked_posterior import posterior_means
 
-REFERENCE = json.loads((Path(__file__).parent.parent / "reference" / "softmax-location.json").read_text())
+from reference_values import reference_values
+
+REFERENCE = reference_values("softmax-location")
 TASK = ndl.SpikedSLR(2, 2.0, noise=0.1)
 CASES = [
     (2.0, 2, 0.01, 0.4, 0.3),

@@ -1,15 +1,14 @@
 """The recursion on five overlaps: reference runs, real vectors, end states, divergence."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import needlepoint as ndl
 from needlepoint.theory.location.dynamics.starts import start_overlaps
 
-REFERENCE = json.loads((Path(__file__).parent.parent / "reference" / "erf-location.json").read_text())["values"]
+from reference_values import reference_values
+
+REFERENCE = reference_values("erf-location")["values"]
 NAMES = ("key", "value", "value_on_key", "key_on_value", "key_dot_value")
 TASK = ndl.SpikedSLR(10, snr=200, relevant_std=0.5**0.5, noise=0.1)
 

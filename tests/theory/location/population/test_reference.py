@@ -1,14 +1,14 @@
 """The population entries of reference/softmax-location.json and the table of sheet 02, section 2."""
 
-import json
 import math
-from pathlib import Path
 
 import pytest
 
 import needlepoint as ndl
 
-REFERENCE = json.loads((Path(__file__).parent.parent / "reference" / "softmax-location.json").read_text())["values"]
+from reference_values import reference_values
+
+REFERENCE = reference_values("softmax-location")["values"]
 POPULATION = [v for v in REFERENCE if not v["id"].startswith(("RS_", "BO_"))]
 UNIFORM = dict.fromkeys((1, 2, 3), 1 / 3)
 INF = math.inf

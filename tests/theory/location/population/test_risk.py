@@ -1,8 +1,5 @@
 """The closed form of the risk against its reference values, the field integrals and real vectors."""
 
-import json
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +11,9 @@ from needlepoint.numerics.precision import float64
 from needlepoint.theory.location.erf import closed_form as erf_closed_form
 from needlepoint.theory.location.population import risk as population_risk
 
-REFERENCE = json.loads((Path(__file__).parent.parent / "reference" / "erf-location.json").read_text())["values"]
+from reference_values import reference_values
+
+REFERENCE = reference_values("erf-location")["values"]
 LETTERS = ("kappa", "nu", "theta", "eta", "rho")
 
 

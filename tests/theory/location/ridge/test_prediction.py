@@ -1,9 +1,7 @@
 """Ridge predictions: reference values, what is said of them, the best penalties, curves."""
 
 import functools
-import json
 import math
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -15,7 +13,9 @@ from needlepoint.theory.location.ridge import equations as ridge_equations
 from needlepoint.theory.location.ridge.equations import COARSE, Equations, pack, unpack
 from needlepoint.theory.location.ridge.solving import _continued, solve
 
-REFERENCE = json.loads((Path(__file__).parent.parent / "reference" / "softmax-location.json").read_text())["values"]
+from reference_values import reference_values
+
+REFERENCE = reference_values("softmax-location")["values"]
 ENTRIES = [v for v in REFERENCE if v["id"].startswith("RS_")]
 ACTIVATIONS = {"softmax": ndl.Softmax(), "linear": ndl.Linear(), "erf": ndl.Erf(offset=1.0)}
 NAMES = ("test_excess", "train", "energy", "mk", "qk", "mv", "qv")

@@ -1,0 +1,5 @@
+"""`python -m needlepoint.cli`."""
+
+from needlepoint.cli.app import main
+
+main()

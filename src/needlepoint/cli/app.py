@@ -1,0 +1,75 @@
+"""The application: errors of a user are one sentence and exit code 2, and the commands are put together here."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from needlepoint.cli.figures import cite, figures, reproduce
+from needlepoint.cli.indexed import spectrum, thresholds
+from needlepoint.cli.interrupts import INTERRUPTED
+from needlepoint.cli.options import BAD_INPUT, NOT_CONVERGED
+from needlepoint.cli.studies import study_app, sweep
+from needlepoint.cli.verbs import compare, predict, simulate
+from needlepoint.core.errors import NeedlepointError, NotConverged, one_line
+
+_MEMORY = "this needs more memory than there is; take a smaller d, length, batch or number of runs."
+
+app = typer.Typer(
+    name="needlepoint",
+    help="What attention layers learn when dimension and data are large, checked against training at finite size.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def main() -> None:
+    """Run the command line; errors of the user are one sentence and exit code 2."""
+    code = run(sys.argv[1:])
+    if code == INTERRUPTED:
+        # compiled code may still run in other threads, and does not survive the tidying up of the interpreter
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+def run(args: list[str]) -> int:
+    """Run one command and return its exit code: 0 done, 2 bad input, 3 not converged."""
+    try:
+        code = app(args, prog_name="needlepoint", standalone_mode=False)
+    except NotConverged as error:
+        return _fail(one_line(error), NOT_CONVERGED)
+    except NeedlepointError as error:
+        return _fail(one_line(error), BAD_INPUT)
+    except KeyboardInterrupt:
+        return _fail("interrupted.", INTERRUPTED)
+    except MemoryError:
+        return _fail(_MEMORY, BAD_INPUT)
+    except OSError as error:
+        return _fail(f"cannot read or write {error.filename or 'a file'}: {error.strerror or error}.", BAD_INPUT)
+    except Exception as error:
+        # what the option parser raises has a sentence ready; anything else is a defect and keeps its traceback
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message(), file=sys.stderr)  # pyright: ignore[reportAttributeAccessIssue]
+            return BAD_INPUT
+        if "RESOURCE_EXHAUSTED" in str(error):
+            return _fail(_MEMORY, BAD_INPUT)
+        if hasattr(error, "format_message"):
+            return _fail(" ".join(error.format_message().split()), BAD_INPUT)  # pyright: ignore[reportAttributeAccessIssue]
+        raise
+    return code if isinstance(code, int) else 0
+
+
+def _fail(sentence: str, code: int) -> int:
+    print(f"needlepoint: {sentence}", file=sys.stderr)
+    return code
+
+
+for command in (predict, simulate, compare, figures, reproduce, cite, thresholds, spectrum, sweep):
+    app.command()(command)
+app.add_typer(study_app, name="study")

@@ -1,0 +1,161 @@
+"""The commands `predict`, `simulate` and `compare`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from needlepoint.cli.options import (
+    NOT_CONVERGED,
+    AsJson,
+    At,
+    Changes,
+    Learner,
+    Model,
+    Picture,
+    Repeats,
+    Samples,
+    Seed,
+    SpecFile,
+    Task,
+    Tol,
+    check_target,
+    progress_bar,
+    read_specs,
+)
+from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.text.jsonio import dumps
+
+if TYPE_CHECKING:
+    from needlepoint.core.results import Measurement, Result
+
+
+def _show(result: Result, plot: Path | None, as_json: bool) -> None:
+    print(dumps(result.to_json()) if as_json else result)
+    _draw(result, (), plot, as_json)
+    if not result.ok:
+        raise typer.Exit(NOT_CONVERGED)
+
+
+def _draw(result: Result, measurements: Sequence[Measurement], path: Path | None, as_json: bool) -> None:
+    """The picture, after the numbers are out: these are not lost if it cannot be written."""
+    if path is None:
+        return
+    from needlepoint.plotting.results import plot_result
+
+    plot_result(result, measurements, path=path)
+    if not as_json:
+        print(path)
+
+
+def predict(
+    task: Task = None,
+    model: Model = None,
+    learner: Learner = None,
+    spec: SpecFile = None,
+    changes: Changes = None,
+    seed: Seed = 0,
+    tol: Tol = None,
+    plot: Picture = None,
+    as_json: AsJson = False,
+) -> None:
+    """The answer of the theory, with its numerical error."""
+    check_target(plot)
+    specs = read_specs(task, model, learner, spec, changes)
+    import needlepoint as ndl
+
+    with progress_bar("predict") as update:
+        result = ndl.predict(*specs, seed=seed, tol=tol, throw=False, progress=update)
+    _show(result, plot, as_json)
+
+
+def simulate(
+    d: Annotated[int, typer.Option(help="Dimension of a token")],
+    task: Task = None,
+    model: Model = None,
+    learner: Learner = None,
+    spec: SpecFile = None,
+    changes: Changes = None,
+    repeats: Repeats = 16,
+    samples: Samples = 20_000,
+    overlaps: At = None,
+    seed: Seed = 0,
+    plot: Picture = None,
+    as_json: AsJson = False,
+) -> None:
+    """The same answer by sampling and training with d-dimensional vectors."""
+    check_target(plot)
+    specs = read_specs(task, model, learner, spec, changes)
+    import needlepoint as ndl
+
+    options: dict[str, Any] = {"repeats": repeats, "samples": samples, "seed": seed, "overlaps": _overlaps(overlaps)}
+    with progress_bar("simulate") as update:
+        result = ndl.simulate(*specs, d=d, progress=update, **options)
+    _show(result, plot, as_json)
+
+
+def compare(
+    d: Annotated[list[int], typer.Option(help="Dimension of a token (repeatable)")],
+    task: Task = None,
+    model: Model = None,
+    learner: Learner = None,
+    spec: SpecFile = None,
+    changes: Changes = None,
+    repeats: Repeats = 16,
+    samples: Samples = 20_000,
+    seed: Seed = 0,
+    tol: Tol = None,
+    plot: Picture = None,
+    as_json: AsJson = False,
+) -> None:
+    """Theory and simulation side by side, with z-scores."""
+    check_target(plot)
+    specs = read_specs(task, model, learner, spec, changes)
+    import needlepoint as ndl
+
+    with progress_bar("predict") as update:
+        prediction = ndl.predict(*specs, seed=seed, tol=tol, throw=False, progress=update)
+    if not prediction.status.ok:
+        print(dumps({"prediction": prediction, "measurements": [], "comparison": None}) if as_json else prediction)
+        _draw(prediction, (), plot, as_json)
+        raise typer.Exit(0 if prediction.ok else NOT_CONVERGED)  # no weights attain an infimum
+    resolved = prediction.resolved or specs
+    found = prediction.overlaps if type(specs[2]).__name__ == "Population" else None
+    chosen = found if isinstance(found, ndl.Overlaps) else None
+    measurements = []
+    for size in d:
+        with progress_bar(f"simulate d={size}") as update:
+            measurements.append(
+                ndl.simulate(
+                    *resolved,
+                    d=size,
+                    repeats=repeats,
+                    samples=samples,
+                    seed=seed + 1,
+                    overlaps=chosen,
+                    progress=update,
+                )
+            )
+    comparison = ndl.compare(prediction, measurements)
+    if as_json:
+        print(dumps({"prediction": prediction, "measurements": measurements, "comparison": comparison}))
+    else:
+        print(comparison)
+    _draw(prediction, measurements, plot, as_json)
+    if not all(m.status.ok for m in measurements):
+        raise typer.Exit(NOT_CONVERGED)
+
+
+def _overlaps(text: str | None) -> Any:
+    from needlepoint.core.overlaps import Overlaps
+    from needlepoint.core.text.parsing import parse_value
+
+    if text is None:
+        return None
+    value = parse_value(text)
+    if not isinstance(value, Overlaps):
+        raise InvalidParameter(f'--overlaps {text!r}: write it as "Overlaps(key=1, value=1)".')
+    return value

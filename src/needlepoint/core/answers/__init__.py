@@ -1,0 +1,1 @@
+"""What is asked of results: `comparison` with training, `doubts`, `spectra` and `trajectories`."""

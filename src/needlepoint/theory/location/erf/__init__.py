@@ -1,0 +1,5 @@
+"""Erf attention, where nearly everything is closed.
+
+`closed_form` is the risk; `landscape` its stationary points on the spheres; `on_spheres`, `newton` and `many_optima`
+find its best keys, one at a time or as arrays.
+"""
