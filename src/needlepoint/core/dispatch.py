@@ -6,9 +6,10 @@ new task, model or learner is one file that registers what it can do.
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from needlepoint.core.errors import InvalidParameter, NoTheory, shown
@@ -31,6 +32,12 @@ def rule(verb: str, task: type[Spec], model: type[Spec] | None, learner: type[Sp
         return function
 
     return register
+
+
+def load(package: str, modules: Sequence[str]) -> None:
+    """Import these modules of a package, whose decorators fill the table."""
+    for module in modules:
+        importlib.import_module(f"{package}.{module}")
 
 
 def find(verb: str, task: Spec, model: Spec | None, learner: Spec) -> Callable[..., Any]:

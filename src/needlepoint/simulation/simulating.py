@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from needlepoint.core.dispatch import check_question, find
+from needlepoint.core.dispatch import check_question, find, load
 from needlepoint.core.errors import InvalidParameter, shown
 from needlepoint.core.kinds import is_whole
+from needlepoint.core.options import SimulationOptions
 from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.results import Measurement, Progress, silent
 from needlepoint.core.specs import Spec
 from needlepoint.numerics.precision import float64
-
-
-@dataclass(frozen=True)
-class Options:
-    """What every rule is given besides the three specs. `samples` is test sequences a repeat."""
-
-    d: int
-    repeats: int
-    seed: int = 0
-    overlaps: Overlaps | None = None
-    samples: int = 20_000
-    progress: Progress = silent
 
 
 @float64
@@ -62,19 +49,25 @@ def simulate(
             f"{model!r}: {free[0]} is None; simulate takes resolved specs: use predict(...).resolved."
         )
     load_rules()
-    options = Options(int(d), int(repeats), seed, overlaps, int(samples), progress)
+    options = SimulationOptions(int(d), int(repeats), seed, overlaps, int(samples), progress)
     measurement = find("simulate", task, model, learner)(task, model, learner, options)
     progress(1.0)
     return measurement
 
 
+RULES = (
+    "location.risks",
+    "location.bayes_amp",
+    "location.ridge",
+    "location.descent",
+    "location.sgd_on_spheres",
+    "location.free_norms",
+    "indexed.training",
+    "indexed.bayes",
+)
+"""Modules of `needlepoint.simulation` that register what `simulate` can do."""
+
+
 def load_rules() -> None:
-    """Importing these modules fills the dispatch table."""
-    import needlepoint.simulation.indexed.bayes
-    import needlepoint.simulation.indexed.training
-    import needlepoint.simulation.location.bayes_amp
-    import needlepoint.simulation.location.descent
-    import needlepoint.simulation.location.free_norms
-    import needlepoint.simulation.location.ridge
-    import needlepoint.simulation.location.risks
-    import needlepoint.simulation.location.sgd_on_spheres  # noqa: F401
+    """Fill the dispatch table."""
+    load("needlepoint.simulation", RULES)

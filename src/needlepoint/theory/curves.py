@@ -6,17 +6,17 @@ import itertools
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
-from needlepoint.core.dispatch import check_question, check_tolerance, find
+from needlepoint.core.dispatch import check_question, check_tolerance, find, load
 from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.lowering import lower
+from needlepoint.core.options import PredictionOptions
 from needlepoint.core.results import Prediction, Progress, silent
 from needlepoint.core.specs import Spec
 from needlepoint.numerics.precision import float64
-from needlepoint.theory.predicting import Options
 
 Question = tuple[Spec, Spec | None, Spec]
 Curves = Sequence[Sequence[Question]]
-Solver = Callable[[Curves, Options], list[list[Prediction]]]
+Solver = Callable[[Curves, PredictionOptions], list[list[Prediction]]]
 """What a rule of the verb "predict_curves" gives for a question that it covers; None for the others."""
 
 _T = TypeVar("_T")
@@ -52,7 +52,7 @@ def predict_curves(
         )
     solver = _solver(*questions[0])
     assert solver is not None
-    answers = solver(curves, Options(seed, tol, progress))
+    answers = solver(curves, PredictionOptions(seed, tol, progress))
     progress(1.0)
     return answers
 
@@ -77,8 +77,10 @@ def _solver(task: Spec, model: Spec | None, learner: Spec) -> Solver | None:
     return covering(task, model, learner)
 
 
+RULES = ("location.dynamics.descent", "location.erf.many_optima", "location.ridge.curves")
+"""Modules of `needlepoint.theory` that register curves."""
+
+
 def load_rules() -> None:
-    """Importing these modules fills the dispatch table."""
-    import needlepoint.theory.location.dynamics.descent
-    import needlepoint.theory.location.erf.many_optima
-    import needlepoint.theory.location.ridge.curves  # noqa: F401
+    """Fill the dispatch table."""
+    load("needlepoint.theory", RULES)

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from needlepoint.core.dispatch import check_question, check_tolerance, find
+from needlepoint.core.dispatch import check_question, check_tolerance, find, load
 from needlepoint.core.errors import NotConverged
+from needlepoint.core.options import PredictionOptions
 from needlepoint.core.results import Prediction, Progress, silent
 from needlepoint.core.specs import Spec
 from needlepoint.numerics.precision import float64
-
-
-@dataclass(frozen=True)
-class Options:
-    """What every rule is given besides the three specs."""
-
-    seed: int = 0
-    tol: float | None = None
-    progress: Progress = silent
 
 
 @float64
@@ -40,7 +30,7 @@ def predict(
     check_tolerance("predict", tol)
     check_question("predict", task, model, learner, seed)
     load_rules()
-    prediction = find("predict", task, model, learner)(task, model, learner, Options(seed, tol, progress))
+    prediction = find("predict", task, model, learner)(task, model, learner, PredictionOptions(seed, tol, progress))
     progress(1.0)
     if throw and not (prediction.status.finished or prediction.ok):
         notes = " ".join(prediction.notes)
@@ -48,5 +38,20 @@ def predict(
     return prediction
 
 
+RULES = (
+    "location.population.optimum",
+    "location.bayes.given_teachers",
+    "location.bayes.samples",
+    "location.ridge.prediction",
+    "location.dynamics.descent",
+    "location.dynamics.sgd_on_spheres",
+    "location.dynamics.flow",
+    "indexed.prediction",
+    "indexed.bayes",
+)
+"""Modules of `needlepoint.theory` that register what `predict` can answer."""
+
+
 def load_rules() -> None:
-    """Importing these modules fills the dispatch table."""
+    """Fill the dispatch table."""
+    load("needlepoint.theory", RULES)

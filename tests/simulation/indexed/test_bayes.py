@@ -9,12 +9,12 @@ from scipy import special
 
 import needlepoint as ndl
 from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.options import SimulationOptions
 from needlepoint.core.results import mean_estimate
 from needlepoint.core.status import Status
 from needlepoint.simulation.indexed import bayes as indexed_bayes
 from needlepoint.simulation.indexed import training as indexed
 from needlepoint.simulation.indexed.one_sequence import attention
-from needlepoint.simulation.simulating import Options
 from needlepoint.theory.indexed import bayes as theory
 
 FOUR = ndl.Eigenvalues((0.0, 1.0, 2.0, 4.0))
@@ -195,7 +195,7 @@ def test_counting_the_shift_that_labels_hide_is_refuted_at_one_size():
 def two_sizes():
     learner = ndl.BayesOptimal(0.1)
     return [
-        indexed_bayes.simulate_indexed_bayes(TWO, None, learner, Options(d, repeats, d, samples=1000))
+        indexed_bayes.simulate_indexed_bayes(TWO, None, learner, SimulationOptions(d, repeats, d, samples=1000))
         for d, repeats in ((24, 64), (48, 40))
     ]
 
@@ -235,7 +235,9 @@ def test_counting_the_shift_that_labels_hide_is_refuted(two_sizes):
 
 @pytest.mark.contract
 def test_what_is_reported():
-    measured = indexed_bayes.simulate_indexed_bayes(TWO, None, ndl.BayesOptimal(0.1), Options(24, 2, samples=1000))
+    measured = indexed_bayes.simulate_indexed_bayes(
+        TWO, None, ndl.BayesOptimal(0.1), SimulationOptions(24, 2, samples=1000)
+    )
     predicted = ndl.predict(TWO, None, ndl.BayesOptimal(0.1))
     assert set(measured.metrics) == set(predicted.metrics)
     assert measured.status is Status.CONVERGED
@@ -303,7 +305,9 @@ def test_it_errs_less_than_training_on_the_same_data():
 @pytest.mark.negative
 def test_too_few_steps_are_reported(monkeypatch):
     monkeypatch.setattr(indexed_bayes, "_STEPS", 3)
-    measured = indexed_bayes.simulate_indexed_bayes(TWO, None, ndl.BayesOptimal(0.1), Options(12, 2, samples=10))
+    measured = indexed_bayes.simulate_indexed_bayes(
+        TWO, None, ndl.BayesOptimal(0.1), SimulationOptions(12, 2, samples=10)
+    )
     assert measured.status is Status.MAX_STEPS
     assert measured.notes == ("2 of 2 runs of message passing did not settle in 3 steps.",)
     assert all(np.isfinite(e.value) for e in measured.metrics.values())
@@ -315,7 +319,9 @@ def test_too_few_steps_are_reported(monkeypatch):
 def test_no_noise_and_much_of_it_give_numbers(noise_var, alpha):
     for tokens, target in ((1, WISHART), (3, ndl.PowerLaw(1.0, 12)), (2, ndl.Eigenvalues((1.0,)))):
         task = ndl.AttentionIndexed(tokens, target, noise_var=noise_var)
-        measured = indexed_bayes.simulate_indexed_bayes(task, None, ndl.BayesOptimal(alpha), Options(12, 2, samples=50))
+        measured = indexed_bayes.simulate_indexed_bayes(
+            task, None, ndl.BayesOptimal(alpha), SimulationOptions(12, 2, samples=50)
+        )
         assert all(np.isfinite(e.value) and e.value >= -1e-9 for e in measured.metrics.values())
 
 
@@ -391,7 +397,7 @@ def test_few_points_of_integration_do_not_bias_a_risk():
 def test_risks_of_one_token_are_twice_the_error():
     """2 Tr(S - S0)^2 / d, and the noise: exact in the mean over sequences, at any d."""
     task = ndl.AttentionIndexed(1, FOUR, noise_var=0.5)
-    options = Options(20, 1, samples=60_000)
+    options = SimulationOptions(20, 1, samples=60_000)
     p = indexed_bayes.draw(task, 0.3, 20, 0, 0)
     posterior = indexed_bayes.amp(p)
     risk, clean = indexed_bayes.risks(p, posterior, options, 0)
@@ -408,7 +414,7 @@ def test_mixtures_of_tokens_show_the_same():
             ndl.AttentionIndexed(3, FOUR, noise_var=0.5, readout=readout),
             None,
             ndl.BayesOptimal(0.1),
-            Options(24, 2, samples=3000),
+            SimulationOptions(24, 2, samples=3000),
         )
         for readout in ("seq2lab", "seq2seq")
     ]
@@ -432,6 +438,6 @@ def test_mixtures_of_tokens_show_the_same():
 )
 def test_bad_input_has_one_sentence(task, learner, d, words):
     with pytest.raises(InvalidParameter, match=words) as caught:
-        indexed_bayes.simulate_indexed_bayes(task, None, learner, Options(d, 1))
+        indexed_bayes.simulate_indexed_bayes(task, None, learner, SimulationOptions(d, 1))
     assert str(caught.value).endswith(".")
     assert "\n" not in str(caught.value)

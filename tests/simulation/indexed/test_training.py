@@ -8,12 +8,12 @@ import pytest
 
 import needlepoint as ndl
 from needlepoint.core.errors import InvalidParameter, UnknownName
+from needlepoint.core.options import SimulationOptions
 from needlepoint.simulation.indexed import amp as indexed_amp
 from needlepoint.simulation.indexed import minimisers as indexed_training
 from needlepoint.simulation.indexed import problem as indexed_problem
 from needlepoint.simulation.indexed import training as indexed
 from needlepoint.simulation.indexed.one_sequence import Errors, attention
-from needlepoint.simulation.simulating import Options
 
 WISHART = ndl.Wishart(0.5)
 TIED, DIRECT = ndl.TiedAttention(), ndl.DirectAttention()
@@ -30,7 +30,7 @@ def train(task, model, alpha, lam, d, algorithm, repeat=0, start="random"):
 
 
 def measure(task, model, learner, d, repeats, algorithm=None, **more):
-    return indexed.simulated(task, model, learner, Options(d, repeats, **more), algorithm)
+    return indexed.simulated(task, model, learner, SimulationOptions(d, repeats, **more), algorithm)
 
 
 def difference(function, x, step=1e-5):

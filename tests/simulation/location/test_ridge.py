@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import needlepoint as ndl
+from needlepoint.core.options import SimulationOptions
 from needlepoint.core.overlaps import FIVE
 from needlepoint.core.results import mean_estimate
 from needlepoint.simulation import minima
 from needlepoint.simulation.location import hessians, ridge, ridge_problem
 from needlepoint.simulation.location.risks import attention_errors
 from needlepoint.simulation.location.vectors import frames
-from needlepoint.simulation.simulating import Options
 
 
 def sink(scores):
@@ -258,7 +258,7 @@ def test_the_span_of_four_vectors_has_the_whole_risk(task):
     exact = ndl.population_risk(task, model, ndl.Overlaps(**seven))
     inside, whole = [], []
     for seed in range(16):
-        options = Options(d=D, repeats=1, seed=seed, samples=4000)
+        options = SimulationOptions(d=D, repeats=1, seed=seed, samples=4000)
         inside.append(ridge._risk(task, model, trained.teachers, weights, options, 0))
         key = jax.random.key(1000 + seed)
         whole.append(attention_errors(task, ndl.Erf, model.constants(), key, 4000, *trained.teachers, *weights))
@@ -275,7 +275,7 @@ def test_same_seed_same_numbers():
     assert one.metrics != other.metrics
     # a repeat does not depend on how many there are
     alone = simulate(*question, d=D, repeats=1, seed=4)
-    second = ridge._run(*question, Options(d=D, repeats=1, seed=4, samples=4000), 1)
+    second = ridge._run(*question, SimulationOptions(d=D, repeats=1, seed=4, samples=4000), 1)
     assert math.isclose(one.energy.value, (alone.energy.value + second.metrics["energy"]) / 2, rel_tol=1e-14)
 
 

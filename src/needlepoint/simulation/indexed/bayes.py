@@ -11,6 +11,7 @@ from threadpoolctl import threadpool_limits
 from needlepoint.core.answers.spectra import TrainedSpectrum
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.options import SimulationOptions
 from needlepoint.core.overlaps import IndexedOverlaps
 from needlepoint.core.results import Measurement, mean_estimate
 from needlepoint.core.status import Status
@@ -21,7 +22,6 @@ from needlepoint.numerics.freeprob import FreeSum
 from needlepoint.numerics.gaussian import sobol_normals
 from needlepoint.simulation.indexed.one_sequence import attention
 from needlepoint.simulation.indexed.problem import Problem, draw_problem, draw_sequences, stream
-from needlepoint.simulation.simulating import Options
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 
 _STEPS = 1000
@@ -47,7 +47,9 @@ class Posterior(NamedTuple):
 
 
 @rule("simulate", AttentionIndexed, None, BayesOptimal)
-def simulate_indexed_bayes(task: AttentionIndexed, model: None, learner: BayesOptimal, options: Options) -> Measurement:
+def simulate_indexed_bayes(
+    task: AttentionIndexed, model: None, learner: BayesOptimal, options: SimulationOptions
+) -> Measurement:
     """eq:indexed-bayes-amp on fresh data a repeat, and what the best predictor with its mean errs on fresh
     sequences. The data of a repeat are those that attention is trained on with the same seed."""
     if learner.alpha is None:
@@ -181,7 +183,7 @@ def _table(law: FreeSum, delta: float) -> tuple[np.ndarray, np.ndarray]:
 # --- what the mean is worth ---------------------------------------------------------------------
 
 
-def _measure(problem: Problem, posterior: Posterior, options: Options, repeat: int) -> dict[str, float]:
+def _measure(problem: Problem, posterior: Posterior, options: SimulationOptions, repeat: int) -> dict[str, float]:
     S, target, d = posterior.S, problem.target, problem.d
     risk, clean_risk = risks(problem, posterior, options, repeat)
     return {
@@ -193,7 +195,7 @@ def _measure(problem: Problem, posterior: Posterior, options: Options, repeat: i
     }
 
 
-def risks(problem: Problem, posterior: Posterior, options: Options, repeat: int) -> tuple[float, float]:
+def risks(problem: Problem, posterior: Posterior, options: SimulationOptions, repeat: int) -> tuple[float, float]:
     r"""Mean errors of the best predictions of noisy labels and of clean ones. An error is $\mathrm{Tr}(p - y)K(p' -
     y)^\top$ with predictions by two independent rules of integration: their inaccuracies do not add to it."""
     task, T = problem.task, problem.task.tokens

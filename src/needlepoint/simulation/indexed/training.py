@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_limits
 from needlepoint.core.answers.spectra import TrainedSpectrum, group_means
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter, UnknownName
+from needlepoint.core.options import SimulationOptions
 from needlepoint.core.overlaps import IndexedOverlaps
 from needlepoint.core.results import Measurement, mean_estimate
 from needlepoint.core.status import Status
@@ -19,7 +20,6 @@ from needlepoint.simulation.indexed.amp import amp
 from needlepoint.simulation.indexed.minimisers import adam, fista, lbfgs
 from needlepoint.simulation.indexed.problem import Minimum, Problem, draw_problem, draw_sequences, stream
 from needlepoint.simulation.minima import are_apart, lowest, notes_on_starts
-from needlepoint.simulation.simulating import Options
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 
 ALGORITHMS = ("lbfgs", "adam", "fista", "amp")
@@ -56,7 +56,7 @@ class Trained(NamedTuple):
 @rule("simulate", AttentionIndexed, TiedAttention, Ridge)
 @rule("simulate", AttentionIndexed, DirectAttention, Ridge)
 def simulate_indexed(
-    task: AttentionIndexed, model: TiedAttention | DirectAttention, learner: Ridge, options: Options
+    task: AttentionIndexed, model: TiedAttention | DirectAttention, learner: Ridge, options: SimulationOptions
 ) -> Measurement:
     """eq:indexed-energy minimised on fresh data a repeat, and its minimum measured on fresh sequences."""
     return simulated(task, model, learner, options)[0]
@@ -66,7 +66,7 @@ def simulated(
     task: AttentionIndexed,
     model: TiedAttention | DirectAttention,
     learner: Ridge,
-    options: Options,
+    options: SimulationOptions,
     algorithm: str | None = None,
 ) -> tuple[Measurement, Learned]:
     """The measurement, and what it is the mean of. `algorithm` is the learner's if None."""
@@ -153,7 +153,7 @@ def start(problem: Problem, name: str, rng: np.random.Generator) -> np.ndarray:
     return W
 
 
-def _measure(trained: Trained, eigenvalues: np.ndarray, options: Options, repeat: int) -> dict[str, float]:
+def _measure(trained: Trained, eigenvalues: np.ndarray, options: SimulationOptions, repeat: int) -> dict[str, float]:
     problem, S, d = trained.problem, trained.best.S, options.d
     m, q = float(np.diag(S) @ problem.target) / d, float(np.sum(S**2)) / d
     sizes = np.abs(eigenvalues)
@@ -175,7 +175,7 @@ def _measure(trained: Trained, eigenvalues: np.ndarray, options: Options, repeat
     return values
 
 
-def risks(problem: Problem, S: np.ndarray, options: Options, repeat: int) -> tuple[float, float]:
+def risks(problem: Problem, S: np.ndarray, options: SimulationOptions, repeat: int) -> tuple[float, float]:
     """Mean errors on the same fresh sequences with noisy labels and with clean ones."""
     rng, noise = stream(options.seed, repeat, 4), stream(options.seed, repeat, 5)
     block = max(1, _DRAWN // (problem.task.tokens * problem.d))

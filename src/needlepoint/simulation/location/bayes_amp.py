@@ -13,6 +13,7 @@ from scipy import special
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.lowering import lower
+from needlepoint.core.options import SimulationOptions
 from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.results import Measurement, mean_estimate
 from needlepoint.core.status import Status
@@ -20,7 +21,6 @@ from needlepoint.learners import BayesOptimal
 from needlepoint.numerics.gaussian import lattice, trapezoid_rule
 from needlepoint.simulation.location.risks import simulate_known_teachers, sum_chunks
 from needlepoint.simulation.location.vectors import frames
-from needlepoint.simulation.simulating import Options
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 
 _LARGEST = 4e8  # numbers in a data set (3.2 GB)
@@ -58,7 +58,7 @@ class Scores(NamedTuple):
 
 @rule("simulate", SpikedSLR, None, BayesOptimal)
 @rule("simulate", MaxSLR, None, BayesOptimal)
-def simulate_bayes(task: SingleLocation, model: None, learner: BayesOptimal, options: Options) -> Measurement:
+def simulate_bayes(task: SingleLocation, model: None, learner: BayesOptimal, options: SimulationOptions) -> Measurement:
     """AMP on fresh data a repeat, its risk on fresh test sequences; with alpha None the teachers are known."""
     if learner.alpha is None:
         return simulate_known_teachers(task, model, learner, options)

@@ -14,19 +14,19 @@ from needlepoint.channels.branches import classify
 from needlepoint.core.answers.trajectories import named, scale_at, scale_of_step, summarise
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter, NoTheory
+from needlepoint.core.options import SimulationOptions
 from needlepoint.core.overlaps import FIVE
 from needlepoint.core.results import Measurement, Trajectory
 from needlepoint.learners import ProjectedDescent, record_steps
 from needlepoint.models.activations import Activation, Erf
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.simulation.location.vectors import starting_vectors
-from needlepoint.simulation.simulating import Options
 from needlepoint.tasks.single_location import SpikedSLR
 
 
 @rule("simulate", SpikedSLR, KeyValueAttention, ProjectedDescent)
 def simulate_descent(
-    task: SpikedSLR, model: KeyValueAttention, learner: ProjectedDescent, options: Options
+    task: SpikedSLR, model: KeyValueAttention, learner: ProjectedDescent, options: SimulationOptions
 ) -> Measurement:
     """eq:pgd with vectors in R^d. The risk is the mean of eq:elementwise-risk, none of the closed forms."""
     activation = model.activation
@@ -79,7 +79,7 @@ def trajectory_measurement(
     task: SpikedSLR,
     model: KeyValueAttention,
     learner: Any,
-    options: Options,
+    options: SimulationOptions,
     marks: list[int],
     history: list[np.ndarray],
     risk: np.ndarray,

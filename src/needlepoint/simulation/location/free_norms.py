@@ -14,13 +14,13 @@ from needlepoint.core.answers.trajectories import named, summarise
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.lowering import lower
+from needlepoint.core.options import SimulationOptions
 from needlepoint.core.overlaps import frame_coordinates
 from needlepoint.core.results import Measurement, Trajectory
 from needlepoint.learners import GradientFlow, OnlineSGD, record_steps
 from needlepoint.models.activations import Activation
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.simulation.location.vectors import Vectors, starting_vectors
-from needlepoint.simulation.simulating import Options
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 
 _LARGEST_SAMPLE = 100_000_000
@@ -31,7 +31,7 @@ _RTOL = 1e-6  # of the integrator; far below the sampling error
 
 @rule("simulate", MaxSLR, KeyValueAttention, OnlineSGD)
 def simulate_free_sgd(
-    task: SingleLocation, model: KeyValueAttention, learner: OnlineSGD, options: Options
+    task: SingleLocation, model: KeyValueAttention, learner: OnlineSGD, options: SimulationOptions
 ) -> Measurement:
     """eq:free-sgd. The gradient of the mean squared error of a fresh batch, by automatic differentiation."""
     require_free_norms(task, model, learner)
@@ -56,7 +56,7 @@ def simulate_free_sgd(
 @rule("simulate", SpikedSLR, KeyValueAttention, GradientFlow)
 @rule("simulate", MaxSLR, KeyValueAttention, GradientFlow)
 def simulate_flow(
-    task: SingleLocation, model: KeyValueAttention, learner: GradientFlow, options: Options
+    task: SingleLocation, model: KeyValueAttention, learner: GradientFlow, options: SimulationOptions
 ) -> Measurement:
     """eq:sample-flow. Gradient flow of k and v in R^d on the mean squared error over `samples` sequences of each
     length, drawn once a run. It follows the population's flow up to a bias of order d / samples."""
@@ -107,7 +107,7 @@ def _measured(
     task: SingleLocation,
     model: KeyValueAttention,
     learner: OnlineSGD | GradientFlow,
-    options: Options,
+    options: SimulationOptions,
     marks: np.ndarray,
     seven: np.ndarray,
 ) -> Measurement:
@@ -171,7 +171,9 @@ def _errors(activation: type[Activation], constants: dict[str, Any], x: Any, y: 
     return (y - jnp.sum(activation.weights(x @ k, constants) * (x @ v), axis=-1)) ** 2
 
 
-def _sample(task: SingleLocation, options: Options, run: int, vectors: Vectors) -> list[tuple[float, Any, Any]]:
+def _sample(
+    task: SingleLocation, options: SimulationOptions, run: int, vectors: Vectors
+) -> list[tuple[float, Any, Any]]:
     """(share, X, y) of each length."""
     key = jax.random.fold_in(jax.random.key(options.seed), run)
     drawn = []
@@ -198,7 +200,9 @@ def _velocity(activation: type[Activation], constants: dict[str, Any], sample: A
     return -jnp.concatenate(jax.grad(half, argnums=(0, 1))(k, v))
 
 
-def _excess_risks(task: SingleLocation, model: KeyValueAttention, options: Options, seven: np.ndarray) -> np.ndarray:
+def _excess_risks(
+    task: SingleLocation, model: KeyValueAttention, options: SimulationOptions, seven: np.ndarray
+) -> np.ndarray:
     """(runs, records): means over `samples` fresh clean sequences a run. Of a sequence only its part in the span of
     the four vectors enters, so it is drawn in four dimensions, the same at all records."""
     with np.errstate(all="ignore"):  # a run that diverged has no vectors

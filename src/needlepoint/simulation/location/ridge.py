@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import NoTheory
+from needlepoint.core.options import SimulationOptions
 from needlepoint.core.overlaps import FIVE, Overlaps, fix_gauge
 from needlepoint.core.results import Measurement, mean_estimate
 from needlepoint.core.status import Status
@@ -21,7 +22,6 @@ from needlepoint.simulation.location.ridge_problem import Minimum, Problem, chec
 from needlepoint.simulation.location.risks import attention_errors
 from needlepoint.simulation.location.vectors import frames
 from needlepoint.simulation.minima import FITTED, are_apart, descend, lowest, notes_on_starts
-from needlepoint.simulation.simulating import Options
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 
 _EVEN_GAUGE = ("key", "key_on_value", "key_dot_value")  # what changes sign with k alone
@@ -61,7 +61,9 @@ class Run(NamedTuple):
 @rule("simulate", SpikedSLR, KeyValueAttention, Ridge)
 @rule("simulate", MaxSLR, KeyValueAttention, Ridge)
 @np.errstate(over="ignore", invalid="ignore")  # what overflows is infinite, and the status says so
-def simulate_ridge(task: SingleLocation, model: KeyValueAttention, learner: Ridge, options: Options) -> Measurement:
+def simulate_ridge(
+    task: SingleLocation, model: KeyValueAttention, learner: Ridge, options: SimulationOptions
+) -> Measurement:
     """eq:ridge minimised on fresh data a repeat, and its minimum measured on fresh sequences."""
     if learner.algorithm not in ("lbfgs", "amp"):
         raise NoTheory(f"no training by {learner.algorithm!r} on {type(task).__name__}; 'lbfgs' and 'amp' train it.")
@@ -89,7 +91,9 @@ def simulate_ridge(task: SingleLocation, model: KeyValueAttention, learner: Ridg
     )
 
 
-def _run(task: SingleLocation, model: KeyValueAttention, learner: Ridge, options: Options, repeat: int) -> Run:
+def _run(
+    task: SingleLocation, model: KeyValueAttention, learner: Ridge, options: SimulationOptions, repeat: int
+) -> Run:
     trained = train(task, model, learner, options.d, options.seed, repeat)
     best, minima = trained.best, trained.minima
     risk = _risk(task, model, trained.teachers, best.weights, options, repeat)
@@ -150,7 +154,7 @@ def _risk(
     model: KeyValueAttention,
     teachers: np.ndarray,
     weights: np.ndarray,
-    options: Options,
+    options: SimulationOptions,
     repeat: int,
 ) -> float:
     """Mean squared error on fresh sequences, drawn in the span of the four vectors: the tokens are Gaussian, so

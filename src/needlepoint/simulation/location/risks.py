@@ -13,6 +13,7 @@ import numpy as np
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.lowering import lower
+from needlepoint.core.options import SimulationOptions
 from needlepoint.core.results import Measurement, mean_estimate
 from needlepoint.core.specs import Spec
 from needlepoint.core.status import Status
@@ -20,7 +21,6 @@ from needlepoint.learners import BayesOptimal, Population
 from needlepoint.models.activations import Activation
 from needlepoint.models.attention import KeyValueAttention, LinearRegression
 from needlepoint.simulation.location.vectors import frames, with_overlaps
-from needlepoint.simulation.simulating import Options
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 
 _LARGEST_SEQUENCE = 100_000_000
@@ -31,7 +31,7 @@ _CHUNK = 4_000_000
 @rule("simulate", SpikedSLR, KeyValueAttention, Population)
 @rule("simulate", MaxSLR, KeyValueAttention, Population)
 def simulate_attention(
-    task: SingleLocation, model: KeyValueAttention, learner: Population, options: Options
+    task: SingleLocation, model: KeyValueAttention, learner: Population, options: SimulationOptions
 ) -> Measurement:
     """The risk of attention at given overlaps, each repeat with fresh vectors of those overlaps."""
     if options.overlaps is None:
@@ -54,7 +54,9 @@ def simulate_attention(
     return _measurement(task, model, learner, options, means, overlaps=o)
 
 
-def simulate_known_teachers(task: SingleLocation, model: None, learner: BayesOptimal, options: Options) -> Measurement:
+def simulate_known_teachers(
+    task: SingleLocation, model: None, learner: BayesOptimal, options: SimulationOptions
+) -> Measurement:
     """The risk of the posterior mean with known teachers, from the vectors themselves."""
     teachers = frames(np.random.default_rng([options.seed, 5]), options.repeats, options.d, 2)
 
@@ -67,7 +69,7 @@ def simulate_known_teachers(task: SingleLocation, model: None, learner: BayesOpt
 @rule("simulate", SpikedSLR, LinearRegression, Population)
 @rule("simulate", MaxSLR, LinearRegression, Population)
 def simulate_linear(
-    task: SingleLocation, model: LinearRegression, learner: Population, options: Options
+    task: SingleLocation, model: LinearRegression, learner: Population, options: SimulationOptions
 ) -> Measurement:
     """Least squares on all coordinates and an intercept, by as many sequences as it takes.
 
@@ -123,7 +125,9 @@ def sum_chunks(
     return total
 
 
-def _repeat(task: SingleLocation, options: Options, errors: Callable[[Any, int, int, int], Any]) -> np.ndarray:
+def _repeat(
+    task: SingleLocation, options: SimulationOptions, errors: Callable[[Any, int, int, int], Any]
+) -> np.ndarray:
     """Mean squared error of each repeat over `samples` sequences, grouped by length, in chunks."""
     longest = task.longest
     if longest * options.d > _LARGEST_SEQUENCE:
@@ -174,7 +178,7 @@ def attention_errors(
 
 
 def _measurement(
-    task: SingleLocation, model: Spec | None, learner: Spec, options: Options, means: np.ndarray, **more: Any
+    task: SingleLocation, model: Spec | None, learner: Spec, options: SimulationOptions, means: np.ndarray, **more: Any
 ) -> Measurement:
     risk = mean_estimate(means)
     more.setdefault("status", Status.CONVERGED if np.all(np.isfinite(means)) else Status.DIVERGED)

@@ -14,6 +14,7 @@ from needlepoint.core.answers.trajectories import scale_at, scale_of_step
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import NoTheory
 from needlepoint.core.lowering import lower
+from needlepoint.core.options import SimulationOptions
 from needlepoint.core.results import Measurement
 from needlepoint.learners import OnlineSGD, record_steps
 from needlepoint.models.activations import Activation, Erf
@@ -21,12 +22,13 @@ from needlepoint.models.attention import KeyValueAttention
 from needlepoint.simulation.location.descent import project, quadrature_nodes, trajectory_measurement
 from needlepoint.simulation.location.free_norms import simulate_free_sgd
 from needlepoint.simulation.location.vectors import starting_vectors
-from needlepoint.simulation.simulating import Options
 from needlepoint.tasks.single_location import SpikedSLR
 
 
 @rule("simulate", SpikedSLR, KeyValueAttention, OnlineSGD)
-def simulate_sgd(task: SpikedSLR, model: KeyValueAttention, learner: OnlineSGD, options: Options) -> Measurement:
+def simulate_sgd(
+    task: SpikedSLR, model: KeyValueAttention, learner: OnlineSGD, options: SimulationOptions
+) -> Measurement:
     """eq:sgd. The gradient of the mean squared error of a batch of sequences, by automatic differentiation. With free
     norms eq:free-sgd."""
     if not model.unit_norm:

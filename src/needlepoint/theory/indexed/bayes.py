@@ -12,6 +12,7 @@ from needlepoint.core.answers.spectra import Spectrum
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.estimates import Estimate
+from needlepoint.core.options import PredictionOptions
 from needlepoint.core.overlaps import IndexedOverlaps
 from needlepoint.core.results import Measurement, Prediction
 from needlepoint.core.status import Status
@@ -22,7 +23,6 @@ from needlepoint.tasks.targets import Eigenvalues
 from needlepoint.theory.indexed.doubt import not_gaussian
 from needlepoint.theory.indexed.quadrature import losses
 from needlepoint.theory.indexed.spectrum import LEVELS
-from needlepoint.theory.predicting import Options
 
 _ROUNDING = 1e-9  # of the mean square of the target
 _WIDEST = 1e12  # of the noise, over the mean square of the target
@@ -30,7 +30,7 @@ _WIDEST = 1e12  # of the noise, over the mean square of the target
 
 @rule("predict", AttentionIndexed, None, BayesOptimal)
 @threadpool_limits.wrap(limits=1, user_api="blas")  # its sums are small, and slower with more threads
-def predict_bayes(task: AttentionIndexed, model: None, learner: BayesOptimal, options: Options) -> Prediction:
+def predict_bayes(task: AttentionIndexed, model: None, learner: BayesOptimal, options: PredictionOptions) -> Prediction:
     """The posterior mean of S0, and of the labels of a fresh sequence."""
     if learner.d is not None:
         raise InvalidParameter(
@@ -81,7 +81,9 @@ def realise_bayes(prediction: Prediction, measurement: Measurement) -> dict[str,
     same = learner.replace(alpha=round(learner.alpha * d * d) / d**2)
     rows = []
     for values in measurement.spectrum.target.tolist():
-        found = predict_bayes(task.replace(target=Eigenvalues(tuple(values))), None, same, Options(prediction.seed))
+        found = predict_bayes(
+            task.replace(target=Eigenvalues(tuple(values))), None, same, PredictionOptions(prediction.seed)
+        )
         assert found.overlaps is not None
         rows.append({**{name: e.value for name, e in found.metrics.items()}, **dict(found.overlaps.items())})
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}

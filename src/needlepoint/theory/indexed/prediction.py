@@ -13,6 +13,7 @@ from needlepoint.core.answers.doubts import answers
 from needlepoint.core.answers.spectra import Spectrum, group_means
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter, NoTheory
+from needlepoint.core.options import PredictionOptions
 from needlepoint.core.overlaps import IndexedOverlaps
 from needlepoint.core.results import Measurement, Prediction
 from needlepoint.core.status import Status
@@ -27,7 +28,6 @@ from needlepoint.theory.indexed.equations import Model
 from needlepoint.theory.indexed.solutions import Outcome, Solution, default_tolerance, solve
 from needlepoint.theory.indexed.spectrum import spectrum
 from needlepoint.theory.indexed.thresholds import interpolation
-from needlepoint.theory.predicting import Options
 
 METRICS = {
     "risk": "test",
@@ -47,7 +47,7 @@ _PENALTIES = (1e-4, 30.0)  # between which it is sought
 @rule("predict", AttentionIndexed, TiedAttention, Ridge)
 @rule("predict", AttentionIndexed, DirectAttention, Ridge)
 @threadpool_limits.wrap(limits=1, user_api="blas")  # its sums are small, and slower with more threads
-def predict_indexed(task: AttentionIndexed, model: Model, learner: Ridge, options: Options) -> Prediction:
+def predict_indexed(task: AttentionIndexed, model: Model, learner: Ridge, options: PredictionOptions) -> Prediction:
     """The fixed point as errors, overlaps and a spectrum; a note says what makes it doubtful."""
     task.check_temperature(model.beta)
     if isinstance(learner.lam, tuple):
@@ -72,7 +72,7 @@ def realise_indexed(prediction: Prediction, measurement: Measurement) -> dict[st
     assert isinstance(learner, Ridge)
     assert measurement.spectrum is not None
     d, penalty = measurement.d, unit(model) * learner.penalties[0]
-    options = Options(prediction.seed)
+    options = PredictionOptions(prediction.seed)
 
     def numbers(value: Outcome, law: Spectrum) -> dict[str, float]:
         metrics = {metric: getattr(value, name) for metric, name in METRICS.items()}
@@ -124,7 +124,7 @@ def _solved(
     model: Model,
     alpha: float,
     penalty: float,
-    options: Options,
+    options: PredictionOptions,
     near: Solution | None = None,
     level: int | None = None,
 ) -> Solution:
@@ -146,7 +146,7 @@ def _solved(
 
 
 def best_penalty(
-    task: AttentionIndexed, model: Model, learner: Ridge, options: Options
+    task: AttentionIndexed, model: Model, learner: Ridge, options: PredictionOptions
 ) -> tuple[float, tuple[str, ...]]:
     """The penalty of least predicted risk: in closed form for one token, sought for more."""
     law, alpha = task.target.law, learner.alpha
@@ -177,7 +177,7 @@ def _prediction(
     model: Model,
     learner: Ridge,
     resolved: Ridge,
-    options: Options,
+    options: PredictionOptions,
     found: Solution,
     notes: tuple[str, ...],
 ) -> Prediction:

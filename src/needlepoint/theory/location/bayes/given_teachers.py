@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 from needlepoint.core.estimates import Estimate
+from needlepoint.core.options import PredictionOptions
 from needlepoint.core.results import Prediction
 from needlepoint.core.status import Status
 from needlepoint.learners import BayesOptimal
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.location.bayes import spiked_teachers
 from needlepoint.theory.location.moments import place_race
-from needlepoint.theory.predicting import Options
 
 SMALLEST = 1e-30
 """Below this bound the Bayes excess risk is not integrated; the bound itself is reported."""
@@ -19,7 +19,7 @@ SMALLEST = 1e-30
 _ROUNDING = 1e-13  # of eq:max-bayes, whose rules are exact to rounding: see its test against 30 digits
 
 
-def predict_known(task: SingleLocation, model: None, learner: BayesOptimal, options: Options) -> Prediction:
+def predict_known(task: SingleLocation, model: None, learner: BayesOptimal, options: PredictionOptions) -> Prediction:
     """The posterior mean of the label with known k*, v*: sum of v* . X_l weighted by P(J = l | X)."""
     limit = learner.d is None and task.label_var != 1.0
     if limit:

@@ -10,6 +10,7 @@ import numpy as np
 from needlepoint.core.dispatch import check_tolerance, rule
 from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.estimates import Estimate
+from needlepoint.core.options import PredictionOptions
 from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.results import Prediction, Progress, silent
 from needlepoint.core.status import Status
@@ -18,7 +19,6 @@ from needlepoint.numerics.precision import float64
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.location.bayes import given_teachers, max_posterior, spiked_posterior
 from needlepoint.theory.location.bayes.spiked_posterior import FieldMeans
-from needlepoint.theory.predicting import Options
 
 UNINFORMED, INFORMED = (1e-2, 1e-2), (1 - 1e-3, 1 - 1e-4)
 """Overlaps that the two branches start from."""
@@ -56,7 +56,7 @@ class Branch:
 
 @rule("predict", SpikedSLR, None, BayesOptimal)
 @rule("predict", MaxSLR, None, BayesOptimal)
-def predict_bayes(task: SingleLocation, model: None, learner: BayesOptimal, options: Options) -> Prediction:
+def predict_bayes(task: SingleLocation, model: None, learner: BayesOptimal, options: PredictionOptions) -> Prediction:
     """The branch of larger free energy; where the other is the one that algorithms reach, a note says so."""
     if learner.alpha is None:
         return given_teachers.predict_known(task, model, learner, options)

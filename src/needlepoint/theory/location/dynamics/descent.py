@@ -13,6 +13,7 @@ from needlepoint.channels.branches import classify
 from needlepoint.core.answers.trajectories import named, scale_at, scale_of_step, summarise
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import NoTheory
+from needlepoint.core.options import PredictionOptions
 from needlepoint.core.overlaps import FIVE
 from needlepoint.core.results import Prediction, Trajectory
 from needlepoint.learners import ProjectedDescent, record_steps
@@ -22,7 +23,6 @@ from needlepoint.tasks.single_location import SpikedSLR
 from needlepoint.theory.curves import Curves, Solver, padded, reshaped
 from needlepoint.theory.location.dynamics.starts import start_overlaps
 from needlepoint.theory.location.erf import closed_form as erf_closed_form
-from needlepoint.theory.predicting import Options
 
 _RECORDS = 64  # records a compiled call makes; one signature for every number of steps
 _RUNS = 4096  # runs of one compiled call in a batch
@@ -47,7 +47,7 @@ def require_erf(model: KeyValueAttention, learner: Any) -> Erf:
 
 @rule("predict", SpikedSLR, KeyValueAttention, ProjectedDescent)
 def predict_descent(
-    task: SpikedSLR, model: KeyValueAttention, learner: ProjectedDescent, options: Options
+    task: SpikedSLR, model: KeyValueAttention, learner: ProjectedDescent, options: PredictionOptions
 ) -> Prediction:
     """The recursion of eq:pgd-closure; exact at every d."""
     return _together([(task, model, learner)], options)[0]
@@ -60,7 +60,7 @@ def descent_curves(task: SpikedSLR, model: KeyValueAttention, learner: Projected
     return _solve if covered else None
 
 
-def _solve(curves: Curves, options: Options) -> list[list[Prediction]]:
+def _solve(curves: Curves, options: PredictionOptions) -> list[list[Prediction]]:
     asked: list[Any] = [question for curve in curves for question in curve]
     most = max(1, _RUNS // max(1, len(start_overlaps(asked[0][2], options.seed)[0])))
     answers = []
@@ -69,12 +69,12 @@ def _solve(curves: Curves, options: Options) -> list[list[Prediction]]:
         def progress(done: float, i: int = i, count: int = len(asked[i : i + most])) -> None:
             options.progress((i + done * count) / len(asked))
 
-        answers += _together(asked[i : i + most], Options(options.seed, options.tol, progress))
+        answers += _together(asked[i : i + most], PredictionOptions(options.seed, options.tol, progress))
     return reshaped(curves, answers)
 
 
 def _together(
-    asked: Sequence[tuple[SpikedSLR, KeyValueAttention, ProjectedDescent]], options: Options
+    asked: Sequence[tuple[SpikedSLR, KeyValueAttention, ProjectedDescent]], options: PredictionOptions
 ) -> list[Prediction]:
     """Questions of one static key: each has as many runs, steps and records as the first."""
     for _, model, learner in asked:

@@ -15,6 +15,7 @@ from needlepoint.channels import elementwise
 from needlepoint.core.answers.trajectories import SEVEN, named, summarise
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import NoTheory
+from needlepoint.core.options import PredictionOptions
 from needlepoint.core.results import Prediction, Trajectory
 from needlepoint.core.status import Status
 from needlepoint.learners import GradientFlow, OnlineSGD, record_steps
@@ -24,7 +25,6 @@ from needlepoint.theory.location.dynamics.elementwise_rates import elementwise_r
 from needlepoint.theory.location.dynamics.rates import Rates, location_rates
 from needlepoint.theory.location.dynamics.starts import start_seven
 from needlepoint.theory.location.moments.score_nodes import SCRAMBLES, score_rules
-from needlepoint.theory.predicting import Options
 
 _TIGHT, _LOOSE = 1e-9, 1e-7  # relative tolerances of the integrator; the difference of the two is the error
 _SAMPLED = 1e-6  # where the field is sampled, which is a larger error
@@ -36,7 +36,9 @@ Field = Callable[[np.ndarray], Rates]
 
 @rule("predict", SpikedSLR, KeyValueAttention, GradientFlow)
 @rule("predict", MaxSLR, KeyValueAttention, GradientFlow)
-def predict_flow(task: SingleLocation, model: KeyValueAttention, learner: GradientFlow, options: Options) -> Prediction:
+def predict_flow(
+    task: SingleLocation, model: KeyValueAttention, learner: GradientFlow, options: PredictionOptions
+) -> Prediction:
     r"""eq:location-flow. $\dot k = -\frac12\nabla_kR$ and $\dot v = -\frac12\nabla_vR$, on seven overlaps; exact at
     every d."""
     require_free_norms(task, model, learner)
@@ -47,7 +49,7 @@ def predict_flow(task: SingleLocation, model: KeyValueAttention, learner: Gradie
 
 @rule("predict", MaxSLR, KeyValueAttention, OnlineSGD)
 def predict_sgd_limit(
-    task: SingleLocation, model: KeyValueAttention, learner: OnlineSGD, options: Options
+    task: SingleLocation, model: KeyValueAttention, learner: OnlineSGD, options: PredictionOptions
 ) -> Prediction:
     r"""eq:location-sgd. Steps of $\ell = \eta/(2d)$ at time steps/d: $\eta$ times the flow plus $\eta^2/B$ times what
     the squares of single steps add to $\rho$, $q_k$ and $q_v$; a limit of large d."""
@@ -129,7 +131,7 @@ def _integrate(
     task: SingleLocation,
     model: KeyValueAttention,
     learner: GradientFlow | OnlineSGD,
-    options: Options,
+    options: PredictionOptions,
     times: np.ndarray,
     factors: tuple[float, float],
 ) -> Paths:
@@ -225,7 +227,7 @@ def _told(
     task: SingleLocation,
     model: KeyValueAttention,
     learner: GradientFlow | OnlineSGD,
-    options: Options,
+    options: PredictionOptions,
     marks: np.ndarray,
     paths: Paths,
     *,

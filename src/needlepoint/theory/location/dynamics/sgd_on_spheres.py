@@ -14,6 +14,7 @@ from needlepoint.channels.branches import classify
 from needlepoint.core.answers.trajectories import named, scale_at, scale_of_step, summarise
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import NoTheory
+from needlepoint.core.options import PredictionOptions
 from needlepoint.core.overlaps import frame_coordinates
 from needlepoint.core.results import Prediction, Trajectory
 from needlepoint.learners import OnlineSGD, record_steps
@@ -23,7 +24,6 @@ from needlepoint.theory.location.dynamics.descent import require_erf
 from needlepoint.theory.location.dynamics.flow import predict_sgd_limit
 from needlepoint.theory.location.dynamics.starts import start_overlaps
 from needlepoint.theory.location.erf import closed_form as erf_closed_form
-from needlepoint.theory.predicting import Options
 
 _BLOCK = 256  # most steps a compiled call makes
 _BUDGET = 4_000_000  # most normals drawn at once
@@ -48,7 +48,9 @@ class Frame(NamedTuple):
 
 
 @rule("predict", SpikedSLR, KeyValueAttention, OnlineSGD)
-def predict_sgd(task: SpikedSLR, model: KeyValueAttention, learner: OnlineSGD, options: Options) -> Prediction:
+def predict_sgd(
+    task: SpikedSLR, model: KeyValueAttention, learner: OnlineSGD, options: PredictionOptions
+) -> Prediction:
     """Runs of eq:sgd-law; exact in law at the learner's d, with standard errors over the runs. With free norms the
     limit eq:location-sgd."""
     if not model.unit_norm:

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 
 from needlepoint.core.dispatch import rule
+from needlepoint.core.options import PredictionOptions
 from needlepoint.core.results import Prediction, Progress
 from needlepoint.core.status import Status
 from needlepoint.learners import Population
@@ -31,7 +32,6 @@ from needlepoint.theory.location.population import best_key, first_keys, optimum
 from needlepoint.theory.location.population.best_key import SLACK
 from needlepoint.theory.location.population.risk_at_a_key import FINAL, SCAN, SEARCH, Point, Question
 from needlepoint.theory.location.population.statements import linear_optimum
-from needlepoint.theory.predicting import Options
 
 _BLOCK = 256  # points of one compiled call
 _CALLS = 12
@@ -51,12 +51,12 @@ def erf_curves(task: SingleLocation, model: KeyValueAttention, learner: Populati
     return solve if erf and not model.unit_norm and learner.within == "manifold" else None
 
 
-def solve(curves: Curves, options: Options) -> list[list[Prediction]]:
+def solve(curves: Curves, options: PredictionOptions) -> list[list[Prediction]]:
     """Every point of every curve; the share of the work that is done is reported as it goes."""
     asked: list[Any] = [question for curve in curves for question in curve]
     batch = Batch([Asked(task, model) for task, model, _ in asked])
     ends = _optima(batch, curves, options.tol or optimum.TOLERANCE, options.progress)
-    quiet, answers = Options(options.seed, options.tol), []
+    quiet, answers = PredictionOptions(options.seed, options.tol), []
     for i, ((task, model, learner), end) in enumerate(zip(asked, ends, strict=True)):
         if end is None:
             answers.append(optimum.predict_population(task, model, learner, quiet))

@@ -12,6 +12,7 @@ import numpy as np
 
 from needlepoint.channels.branches import classify
 from needlepoint.core.estimates import Estimate
+from needlepoint.core.options import PredictionOptions
 from needlepoint.core.overlaps import FIVE, ODD, Overlaps
 from needlepoint.core.results import Prediction
 from needlepoint.core.status import Status
@@ -21,12 +22,13 @@ from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.minimise import minimise
 from needlepoint.tasks.single_location import SpikedSLR
 from needlepoint.theory.location.erf import closed_form as erf_closed_form
-from needlepoint.theory.predicting import Options
 
 _RANDOM_STARTS = 48
 
 
-def best_on_sphere(task: SpikedSLR, model: KeyValueAttention, learner: Population, options: Options) -> Prediction:
+def best_on_sphere(
+    task: SpikedSLR, model: KeyValueAttention, learner: Population, options: PredictionOptions
+) -> Prediction:
     """The minimum of eq:erf-risk over unit vectors and the activation's free constants."""
     activation = model.activation
     assert isinstance(activation, Erf)

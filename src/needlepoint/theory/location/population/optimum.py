@@ -11,6 +11,7 @@ from needlepoint.channels.branches import NEAR
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.estimates import Estimate
+from needlepoint.core.options import PredictionOptions
 from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.results import Prediction
 from needlepoint.core.status import Status
@@ -26,14 +27,15 @@ from needlepoint.theory.location.population.best_key import Best, best_on_manifo
 from needlepoint.theory.location.population.off_manifold import best_of_all
 from needlepoint.theory.location.population.risk_at_a_key import FINAL, Question
 from needlepoint.theory.location.population.statements import linear_optimum, softmax_key
-from needlepoint.theory.predicting import Options
 
 TOLERANCE = 1e-8
 
 
 @rule("predict", SpikedSLR, LinearRegression, Population)
 @rule("predict", MaxSLR, LinearRegression, Population)
-def predict_linear(task: SingleLocation, model: LinearRegression, learner: Population, options: Options) -> Prediction:
+def predict_linear(
+    task: SingleLocation, model: LinearRegression, learner: Population, options: PredictionOptions
+) -> Prediction:
     r"""eq:linear-risk. $\beta_l = \frac{G}{L-1+G}v^*$, $R = G\frac{L-1}{L-1+G}$: it cannot select a random place."""
     length = task.fixed_length
     if length is None:
@@ -49,7 +51,7 @@ def predict_linear(task: SingleLocation, model: LinearRegression, learner: Popul
 @rule("predict", SpikedSLR, KeyValueAttention, Population)
 @rule("predict", MaxSLR, KeyValueAttention, Population)
 def predict_population(
-    task: SingleLocation, model: KeyValueAttention, learner: Population, options: Options
+    task: SingleLocation, model: KeyValueAttention, learner: Population, options: PredictionOptions
 ) -> Prediction:
     """The minimum of the risk over key and value, and over the activation's free constants."""
     activation = model.activation
@@ -73,7 +75,9 @@ def predict_population(
     return searched(task, model, learner, options, best)
 
 
-def _softmax(task: SingleLocation, model: KeyValueAttention, learner: Population, options: Options) -> Prediction:
+def _softmax(
+    task: SingleLocation, model: KeyValueAttention, learner: Population, options: PredictionOptions
+) -> Prediction:
     """eq:softmax-bayes. Softmax attention reaches the Bayes risk; nothing is lower, on the manifold or off it."""
     excess, notes = given_teachers.known_teachers(task, 2)
     key = softmax_key(task)
@@ -93,7 +97,7 @@ def _softmax(task: SingleLocation, model: KeyValueAttention, learner: Population
 
 
 def searched(
-    task: SingleLocation, model: KeyValueAttention, learner: Population, options: Options, best: Best
+    task: SingleLocation, model: KeyValueAttention, learner: Population, options: PredictionOptions, best: Best
 ) -> Prediction:
     """What a search found; where its means were sampled, the risk is taken again with fresh points."""
     resolved = model.replace(activation=model.activation.replace(**best.constants)) if best.constants else model
@@ -111,7 +115,7 @@ def _at(
     task: SingleLocation,
     model: KeyValueAttention,
     learner: Population,
-    options: Options,
+    options: PredictionOptions,
     overlaps: Overlaps,
     excess: Estimate,
     resolved: KeyValueAttention | None = None,
@@ -142,7 +146,7 @@ def _branch(overlaps: Overlaps) -> str:
 
 
 def _prediction(
-    task: SingleLocation, model: Any, learner: Population, options: Options, excess: Estimate, **more: Any
+    task: SingleLocation, model: Any, learner: Population, options: PredictionOptions, excess: Estimate, **more: Any
 ) -> Prediction:
     more.setdefault("resolved", (task, model, learner))
     return Prediction(

@@ -9,6 +9,7 @@ import numpy as np
 
 from needlepoint.core.dispatch import rule
 from needlepoint.core.lowering import lower
+from needlepoint.core.options import PredictionOptions
 from needlepoint.core.results import Prediction, silent
 from needlepoint.learners import Ridge
 from needlepoint.models.attention import KeyValueAttention
@@ -16,7 +17,6 @@ from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.curves import Curves, Question, Solver
 from needlepoint.theory.location.ridge.prediction import branches, prediction, require_ridge
 from needlepoint.theory.location.ridge.solutions import Solution
-from needlepoint.theory.predicting import Options
 
 _MEMORY = 4  # points that the next one is foretold from
 _SMALL = 1e-3
@@ -30,7 +30,7 @@ def curves_of_ridge(task: SingleLocation, model: KeyValueAttention, learner: Rid
     return None if isinstance(learner.lam, str) else _solve
 
 
-def _solve(curves: Curves, options: Options) -> list[list[Prediction]]:
+def _solve(curves: Curves, options: PredictionOptions) -> list[list[Prediction]]:
     total, done, answers = sum(map(len, curves)), 0, []
     quiet = replace(options, progress=silent)  # a bar for the whole, not for every point
     for curve in curves:

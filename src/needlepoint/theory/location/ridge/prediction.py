@@ -9,6 +9,7 @@ from needlepoint.core.answers.doubts import answers
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.estimates import Estimate
+from needlepoint.core.options import PredictionOptions
 from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.results import Prediction
 from needlepoint.core.status import Status
@@ -19,12 +20,13 @@ from needlepoint.theory.location.ridge.doubt import shares
 from needlepoint.theory.location.ridge.penalty import best_penalties
 from needlepoint.theory.location.ridge.solutions import Solution
 from needlepoint.theory.location.ridge.solving import TOLERANCE, solve
-from needlepoint.theory.predicting import Options
 
 
 @rule("predict", SpikedSLR, KeyValueAttention, Ridge)
 @rule("predict", MaxSLR, KeyValueAttention, Ridge)
-def predict_ridge(task: SingleLocation, model: KeyValueAttention, learner: Ridge, options: Options) -> Prediction:
+def predict_ridge(
+    task: SingleLocation, model: KeyValueAttention, learner: Ridge, options: PredictionOptions
+) -> Prediction:
     """The branch of lowest energy; a note says where starts, replicas or jumps make it doubtful."""
     require_ridge(task, model)
     notes: tuple[str, ...] = ()
@@ -37,7 +39,7 @@ def predict_ridge(task: SingleLocation, model: KeyValueAttention, learner: Ridge
 
 
 def branches(
-    task: SingleLocation, model: KeyValueAttention, learner: Ridge, options: Options, **near: Any
+    task: SingleLocation, model: KeyValueAttention, learner: Ridge, options: PredictionOptions, **near: Any
 ) -> list[Solution]:
     """What solves the equations of a learner with given penalties."""
     given = {"tol": options.tol or TOLERANCE, "seed": options.seed, "progress": options.progress}
@@ -59,7 +61,7 @@ def prediction(
     model: KeyValueAttention,
     learner: Ridge,
     resolved: Ridge,
-    options: Options,
+    options: PredictionOptions,
     found: list[Solution],
     notes: tuple[str, ...] = (),
 ) -> Prediction:
