@@ -8,16 +8,12 @@ import numpy as np
 import pytest
 
 import needlepoint as ndl
+from needlepoint.channels import any_activation, replies
 from needlepoint.channels import proximal as channel_module
-from needlepoint.channels.proximal import (
-    Channel,
-    Sample,
-    general_response,
-    linear_response,
-    patient,
-    proximal,
-    search,
-)
+from needlepoint.channels.any_activation import general_response, search
+from needlepoint.channels.linear_attention import linear_response
+from needlepoint.channels.proximal import patient, proximal
+from needlepoint.channels.replies import Channel, Sample
 
 
 def sink(scores):
@@ -56,14 +52,14 @@ def make(model, V, tokens, seed=0):
 # compiled whole, not operation by operation
 reply, curvature, response, starts_of = (
     jax.jit(f, static_argnums=0)
-    for f in (channel_module.reply, channel_module.curvature, channel_module.response, channel_module.starts_of)
+    for f in (replies.reply, any_activation.curvature, channel_module.response, any_activation.starts_of)
 )
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def minimum_and_reply(kind, channel, sample):
     found = proximal(kind, channel, sample)
-    return found, channel_module.reply(kind, channel, sample, found.scores)
+    return found, replies.reply(kind, channel, sample, found.scores)
 
 
 def minimum(kind, channel, sample):
@@ -73,7 +69,7 @@ def minimum(kind, channel, sample):
 @functools.partial(jax.jit, static_argnums=0)
 def _brute(kind, channel, sample, starts):
     found = search(kind, channel, sample, starts, patience=4)
-    return found, channel_module.reply(kind, channel, sample, found.scores)
+    return found, replies.reply(kind, channel, sample, found.scores)
 
 
 def brute(kind, channel, sample, starts):
@@ -262,7 +258,7 @@ def test_curvature_is_the_second_derivative_of_the_envelope(model, tokens):
 
     def height(chi, y, w_chi, w_z):
         one = Sample(y[None], w_chi[:, None], w_z[:, None])
-        return channel_module.reply(kind, channel, one, chi[:, None]).envelope[0]
+        return replies.reply(kind, channel, one, chi[:, None]).envelope[0]
 
     def automatic(chi, y, w_chi, w_z):
         by_score = jax.jacfwd(lambda x: kind.weights(x, channel.c))(chi)

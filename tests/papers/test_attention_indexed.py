@@ -10,7 +10,7 @@ import pytest
 
 import needlepoint as ndl
 from needlepoint.core.answers.spectra import TrainedSpectrum
-from needlepoint.papers.attention_indexed import BAYES_PAPER, PAPER, TIED, TWO
+from needlepoint.papers.attention_indexed_points import BAYES_PAPER, PAPER, TIED, TWO
 from needlepoint.papers.figures import Record, figure, figures
 from needlepoint.papers.runner import agreement, compute
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from needlepoint.channels.proximal import solve_positive
+from needlepoint.numerics.positive_solve import solve_positive
 
 _STEPS = 60  # most are settled after six
 _FAR = 1e-6  # distance to a minimum, relative to its size, from which one more step is enough

@@ -4,111 +4,29 @@ an attention matrix makes."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from needlepoint.core.estimates import Estimate
 from needlepoint.core.results import Measurement, Prediction
-from needlepoint.core.specs import Spec
-from needlepoint.learners import BayesOptimal, Ridge
-from needlepoint.models.attention import DirectAttention, TiedAttention
+from needlepoint.learners import BayesOptimal
+from needlepoint.papers.attention_indexed_points import (
+    ALPHA,
+    BAYES_PAPER,
+    COLUMNS,
+    DIRECT,
+    ERROR,
+    NOISE,
+    PAPER,
+    PENALTY,
+    TIED,
+    TWO,
+    asked,
+    labelled,
+    line,
+    sizes,
+    training,
+)
 from needlepoint.papers.figures import Drawing, Figure, Point, Record, Size, register
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 from needlepoint.tasks.targets import Wishart
-
-PAPER, BAYES_PAPER = "2509.24914", "2506.01582"
-NOISE = 0.5
-TIED, DIRECT = TiedAttention(), DirectAttention()
-TWO = AttentionIndexed(2, Wishart(0.5), noise_var=NOISE)
-"""The task of most figures."""
-
-PENALTY = 0.02
-"""The penalty of figures that have one, near the best one for many sequences."""
-
-ALPHA = r"sequences over dimension squared $\alpha$"
-ERROR = r"estimation error $\mathrm{Tr}(S - S_0)^2/d$"
-COLUMNS = ["panel", "curve", "source", "x", "metric", "value", "error", "error_kind", "status", "d"]
-
-
-def training(size: Size, tokens: int = 2, d: int | None = None) -> dict[str, Any]:
-    """Options of a simulation."""
-    quick, full = (40, 16), (100 if tokens == 1 else 70, 16)
-    largest, repeats = quick if size == "quick" else full
-    return {"d": d or largest, "repeats": repeats, "samples": 3000 if size == "quick" else 10_000, "seed": 1}
-
-
-def theory(size: Size, measured: Sequence[int]) -> dict[str, Any]:
-    """Options of a prediction: to the width of a line where it is only looked at."""
-    return {"tol": 0.01} if size == "quick" and not measured else {}
-
-
-def learner(alpha: float, lam: Any, task: AttentionIndexed = TWO, model: Spec = TIED) -> Ridge:
-    """One start is enough where the minima that two starts find are the same; for one token the problem is convex in
-    S, and the algorithm that uses this is the quicker one."""
-    convex = task.tokens == 1 and model == TIED
-    return Ridge(alpha, lam, start="random", algorithm="fista" if convex else "lbfgs")
-
-
-def asked(
-    task: AttentionIndexed,
-    model: Spec,
-    alpha: float,
-    lam: Any,
-    label: str,
-    x: float,
-    size: Size,
-    measured: Sequence[int] = (),
-) -> list[Point]:
-    """A prediction, and the training at each size in `measured` that it is for."""
-    question = task, model, learner(alpha, lam, task, model)
-    points = [Point("predict", *question, theory(size, measured), label, x)]
-    follow = isinstance(lam, str)
-    return points + [
-        Point("simulate", *question, training(size, task.tokens, d), label, x, follow=follow) for d in measured
-    ]
-
-
-def labelled(records: Sequence[Record], label: str) -> list[Record]:
-    """The records of a curve, by rising x."""
-    return sorted((r for r in records if r.point.label == label), key=lambda r: float(r.point.x or 0))
-
-
-def line(records: Sequence[Record], panel: str, name: str, metric: str, **look: Any) -> tuple[Any, list[list[Any]]]:
-    """A metric of one curve with its measured points, and the rows of its table."""
-    from needlepoint.plotting.metrics import Line
-
-    mine = labelled(records, f"{panel}, {name}")
-    lines = [r for r in mine if isinstance(r.result, Prediction)]
-    dots = [r for r in mine if isinstance(r.result, Measurement)]
-    drawn = Line(
-        name,
-        [float(r.point.x or 0) for r in lines],
-        [_of(r, metric).value for r in lines],
-        [r.result.status.ok for r in lines],
-        [(float(r.point.x or 0), _of(r, metric).value, _of(r, metric).error) for r in dots],
-        **look,
-    )
-    rows = [
-        [panel, name, source, r.point.x, metric, e.value, e.error, e.kind, r.result.status.name, d]
-        for source, found in (("theory", lines), ("training", dots))
-        for r in found
-        for e, d in [(_of(r, metric), getattr(r.result, "d", ""))]
-    ]
-    return drawn, rows
-
-
-def _of(record: Record, metric: str) -> Estimate:
-    return record.result.metrics[metric]
-
-
-def sizes(records: Sequence[Record], what: str = "training") -> str:
-    """What measured points are, for a legend."""
-    found = {(r.result.d, r.result.repeats) for r in records if isinstance(r.result, Measurement)}
-    each = sorted({d for d, _ in found}), sorted({n for _, n in found})
-    if not found:
-        return ""
-    d, repeats = (" or ".join(map(str, values)) for values in each)
-    return f"{what}, d = {d}, {repeats} repeats, ± standard error"
-
 
 # --- errors across interpolation -----------------------------------------------------------------
 

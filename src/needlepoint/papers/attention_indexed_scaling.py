@@ -8,7 +8,7 @@ from typing import Any
 
 from needlepoint.core.results import Measurement, Prediction
 from needlepoint.models.attention import TiedAttention
-from needlepoint.papers.attention_indexed import (
+from needlepoint.papers.attention_indexed_points import (
     ALPHA,
     COLUMNS,
     ERROR,

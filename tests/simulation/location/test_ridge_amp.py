@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import needlepoint as ndl
-from needlepoint.channels.proximal import Channel, Sample, curvature, reply
+from needlepoint.channels.any_activation import curvature
+from needlepoint.channels.replies import Channel, Sample, reply
 from needlepoint.simulation.location import ridge, ridge_amp
 
 

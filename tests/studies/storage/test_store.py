@@ -18,8 +18,7 @@ import needlepoint as ndl
 from needlepoint.core.results import Measurement, Prediction
 from needlepoint.studies.execution.jobs import Job, Unit
 from needlepoint.studies.execution.work import Outcome, _done, versions
-from needlepoint.studies.storage import owners
-from needlepoint.studies.storage import store as module
+from needlepoint.studies.storage import file, owners
 from needlepoint.studies.storage.codec import encode
 from needlepoint.studies.storage.store import MEMORY, SCHEMA, Store, StoreError
 
@@ -325,7 +324,7 @@ os._exit(9)
 
 
 def test_a_process_at_work_gives_signs_of_life(path, monkeypatch):
-    monkeypatch.setattr(module, "_BEAT", 0.02)
+    monkeypatch.setattr(file, "_BEAT", 0.02)
     with Store(path) as store:
         assert store._one("SELECT count(*) FROM owners") == 0  # reading is no work
         store.claim(Unit([JOBS[0]]))
@@ -429,7 +428,7 @@ def test_a_reader_sees_what_a_writer_has_finished(path):
 
 
 def test_a_writer_that_is_kept_waiting_says_so(path, monkeypatch):
-    monkeypatch.setattr(module, "_PATIENCE", 0.05)
+    monkeypatch.setattr(file, "_PATIENCE", 0.05)
     with Store(path) as a, Store(path) as b:
         a._db.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match="another process has held it for a minute"):

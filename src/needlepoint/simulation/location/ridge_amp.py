@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from needlepoint.channels.proximal import Channel, Sample, proximal, reply
+from needlepoint.channels.proximal import proximal
+from needlepoint.channels.replies import Channel, Sample, reply
 from needlepoint.models.activations import Activation
 from needlepoint.simulation.location.ridge_problem import Minimum, Problem, backward, forward, local_loss
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import re
 import signal
 import threading
 import time
@@ -17,11 +16,11 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from typing import Any, Protocol
 
 from needlepoint.core.errors import InvalidParameter, UnknownName, shown
 from needlepoint.core.kinds import is_whole
+from needlepoint.studies.execution.machine import WORKER_BYTES, bytes_of, cores, resident
 from needlepoint.studies.execution.work import PLAIN, Outcome, solve
 
 Finished = tuple[int, list[Outcome] | str]
@@ -30,8 +29,6 @@ Finished = tuple[int, list[Outcome] | str]
 _DEATHS = 3  # times a unit may lose its worker
 _STILLBORN = 3  # workers in a row that may die before they begin
 _LOOK = 0.5  # seconds between looks at the memory
-_WORKER = 700e6  # bytes that a worker takes before it has done anything, with some room
-_SHARE = 0.8  # of the free memory that is taken if nothing is said
 
 
 class Executor(Protocol):
@@ -97,9 +94,9 @@ class Processes:
     def __init__(self, workers: int | None = None, memory: float | str | None = None):
         if workers is not None and (not is_whole(workers) or workers < 1):
             raise InvalidParameter(f"Processes(workers={shown(workers)}): workers must be a whole number >= 1.")
-        self.memory = _bytes(memory)
-        fitting = max(1, int(self.memory // _WORKER))
-        self.workers = min(int(workers) if workers else _cores(), fitting)
+        self.memory = bytes_of(memory)
+        fitting = max(1, int(self.memory // WORKER_BYTES))
+        self.workers = min(int(workers) if workers else cores(), fitting)
         self._pool: list[_Worker] = []
         self._units: dict[int, dict[str, Any]] = {}
         self._waiting: deque[int] = deque()
@@ -215,7 +212,7 @@ class Processes:
         if time.monotonic() - self._looked < _LOOK:
             return []
         self._looked = time.monotonic()
-        sizes = {id(w): _resident(w.process.pid) for w in self._pool}
+        sizes = {id(w): resident(w.process.pid) for w in self._pool}
         if sum(sizes.values()) <= self.memory:
             return []
         largest = max(self._pool, key=lambda w: sizes[id(w)])
@@ -276,46 +273,6 @@ def _work(pipe: Connection) -> None:
         except EOFError:
             return
         pipe.send((number, solve(unit)))
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _resident(pid: int) -> float:
-    """Bytes of memory that a process holds; 0 where the system does not tell."""
-    try:
-        return float(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return 0.0
-
-
-def _free() -> float:
-    try:
-        found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
-    except OSError:
-        found = None
-    return float(found[1]) * 1024 if found else 4e9
-
-
-_UNITS = {"": 1.0, "B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
-
-
-def _bytes(memory: float | str | None) -> float:
-    if memory is None:
-        return _SHARE * _free()
-    text = memory if isinstance(memory, str) else shown(memory)
-    found = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([KMGT]?B)?\s*", text, re.IGNORECASE)
-    try:
-        size = float(found[1]) * _UNITS[(found[2] or "").upper()] if found else 0.0
-    except ValueError:
-        size = 0.0
-    if not _WORKER <= size < 1e18:
-        raise InvalidParameter(
-            f"Processes(memory={shown(memory)}): memory must be at least {_WORKER / 1e6:.0f} MB (what one worker "
-            "takes), in bytes or as '4 GB'."
-        )
-    return size
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from needlepoint.channels.proximal import Minima
+from needlepoint.channels.replies import Minima
 from needlepoint.core.lowering import lower
 from needlepoint.models.activations import Activation, Linear, Softmax
 from needlepoint.models.attention import KeyValueAttention

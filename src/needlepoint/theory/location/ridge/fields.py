@@ -10,17 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import linalg, special
 
-from needlepoint.channels.proximal import (
-    Channel,
-    Divergence,
-    Minima,
-    Reply,
-    Sample,
-    linear_response,
-    patient,
-    proximal,
-    reply,
-)
+from needlepoint.channels.linear_attention import linear_response
+from needlepoint.channels.proximal import patient, proximal
+from needlepoint.channels.replies import Channel, Divergence, Minima, Reply, Sample, reply
 from needlepoint.models.activations import Activation, Linear, Softmax
 from needlepoint.numerics.gaussian import sobol_normals
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR

@@ -10,7 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from needlepoint.channels.proximal import Channel, Minima, curvature, response
+from needlepoint.channels.any_activation import curvature
+from needlepoint.channels.proximal import response
+from needlepoint.channels.replies import Channel, Minima
 from needlepoint.models.activations import Activation, Linear
 from needlepoint.tasks.single_location import SingleLocation, SpikedSLR
 from needlepoint.theory.location.ridge.equations import COARSE, Equations
