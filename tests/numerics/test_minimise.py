@@ -1,5 +1,7 @@
 """Minimisation: a table of known problems, and whether what it reports about itself is true."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy import optimize
@@ -136,3 +138,9 @@ def test_an_unbounded_function_is_never_converged():
     for slope in (1.0, 1e-3):
         found = minimise(lambda x, s=slope: (float(-s * x[0]), np.array([-s])), np.zeros((1, 1)))
         assert found.status is not Status.CONVERGED
+
+
+def test_a_value_without_a_slope_is_no_minimum():
+    found = minimise(lambda x: (1.0, np.full_like(x, math.nan)), [np.zeros(2)], tol=1e-8)
+    assert found.status is Status.MAX_STEPS
+    assert (found.value, found.value_error, found.residual) == (1.0, math.inf, math.inf)

@@ -54,13 +54,16 @@ def minimise(
             break
         x, value, gradient = x - step, float(new_value), new_gradient
     residual = float(np.max(np.abs(gradient)))
-    value_error = float(np.abs(gradient) @ np.abs(_newton_step(value_and_grad, x, gradient)))
     if not np.isfinite(value):
-        status = Status.DIVERGED
-    else:
-        # relative to how steep the function is where the search began, so that a descent without end is no minimum
-        steepness = np.nanmax([np.max(np.abs(value_and_grad(x0)[1])) for x0 in starts])
-        status = Status.CONVERGED if residual <= tol * max(1.0, float(steepness)) else Status.MAX_STEPS
+        return Minimum(x, value, residual, np.inf, Status.DIVERGED, tuple(float(e.fun) for e in ends))
+    if not np.isfinite(residual):  # a value without a slope: it may be anywhere near a minimum
+        return Minimum(x, value, np.inf, np.inf, Status.MAX_STEPS, tuple(float(e.fun) for e in ends))
+    value_error = float(np.abs(gradient) @ np.abs(_newton_step(value_and_grad, x, gradient)))
+    # relative to how steep the function is where the search began, so that a descent without end is no minimum
+    slopes = [float(np.max(np.abs(value_and_grad(x0)[1]))) for x0 in starts]
+    steepness = max((slope for slope in slopes if np.isfinite(slope)), default=1.0)
+    status = Status.CONVERGED if residual <= tol * max(1.0, steepness) else Status.MAX_STEPS
+    value_error = value_error if np.isfinite(value_error) else np.inf
     return Minimum(x, value, residual, value_error, status, tuple(float(e.fun) for e in ends))
 
 

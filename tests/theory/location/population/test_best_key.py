@@ -338,3 +338,16 @@ def test_a_free_offset_is_never_worse_than_a_given_one(snr):
     for offset in (-1.0, 0.3, 0.9, 1.0, 1.08, 1.1, 1.2, 2.0):
         given = risk(offset)
         assert free.value <= given.value + free.error + given.error
+
+
+@pytest.mark.contract
+def test_a_slope_that_underflows_is_not_converged_and_has_no_error():
+    """erf - 1 far below its bend: weights of 1e-76 have a value but no slope, and the search says that it did not end.
+    The risk keeps falling as shift and 1/|k| grow together."""
+    task = ndl.SpikedSLR(265, 0.13996488812974145, relevant_std=1.1849898558050234)
+    model = ndl.KeyValueAttention(ndl.Erf(shift=None, offset=-1.0))
+    found = ndl.predict(task, model, ndl.Population(), throw=False)
+    assert found.status is ndl.Status.MAX_STEPS
+    assert math.isinf(found.excess_risk.error)
+    with pytest.raises(ndl.NotConverged):
+        ndl.predict(task, model, ndl.Population())
