@@ -74,17 +74,22 @@ class Descent(Spec):
 
     family: ClassVar[str] = "learner"
 
+    # what every learner of this kind declares as a field of its own
+    start: str | Overlaps | tuple[Overlaps, ...]
+    d: int | None
+    runs: int | None
+
     smallest_d: ClassVar[dict[str, int]] = {"sphere": 2, "manifold": 3}
 
     @property
     def given(self) -> tuple[Overlaps, ...]:
         """The starts that are given as overlaps; none where the start is random."""
-        start = self.start  # pyright: ignore[reportAttributeAccessIssue]
+        start = self.start
         return () if isinstance(start, str) else start if isinstance(start, tuple) else (start,)
 
     def check(self) -> None:
-        name, start = type(self).__name__, self.start  # pyright: ignore[reportAttributeAccessIssue]
-        d, runs = self.d, self.runs  # pyright: ignore[reportAttributeAccessIssue]
+        name, start = type(self).__name__, self.start
+        d, runs = self.d, self.runs
         if not isinstance(start, str):
             if runs not in (None, 1) and isinstance(self, ProjectedDescent):
                 raise InvalidParameter(

@@ -44,10 +44,15 @@ class SingleLocation(Spec):
 
     family: ClassVar[str] = "task"
 
+    # what every task of this kind declares as a field of its own
+    tokens: int | tuple[tuple[int, float], ...]
+    snr: float
+    noise: float
+
     @property
     def length_law(self) -> tuple[tuple[int, float], ...]:
         """((length, probability), ...)."""
-        tokens = self.tokens  # pyright: ignore[reportAttributeAccessIssue]
+        tokens = self.tokens
         return ((tokens, 1.0),) if isinstance(tokens, int) else tokens
 
     @property
@@ -66,7 +71,7 @@ class SingleLocation(Spec):
     @property
     def noise_var(self) -> float:
         """What separates risk from excess risk."""
-        return self.noise**2  # pyright: ignore[reportAttributeAccessIssue]
+        return self.noise**2
 
     @property
     def label_var(self) -> float:

@@ -121,7 +121,7 @@ def amp(task: SingleLocation, alpha: float, data: list[Data]) -> Posterior:
     means of k* and v*. $V = 1/(1 + \Lambda)$, for the key of the spiked task $1/(1 + \alpha\mu + \Lambda_k)$.
     """
     d = data[0].x.shape[2]
-    snr = task.snr  # pyright: ignore[reportAttributeAccessIssue]
+    snr = task.snr
     shifted = alpha * snr if isinstance(task, SpikedSLR) else 0.0
     k, v, V_k, V_v = np.zeros(d), np.zeros(d), 1.0, 1.0
     old = [(np.zeros(part.x.shape[:2]), np.zeros(part.x.shape[:2])) for part in data]
@@ -220,7 +220,7 @@ def _test_error(
     task: SingleLocation, key: Any, samples: int, k_star: np.ndarray, v_star: np.ndarray, posterior: Posterior
 ) -> float:
     """Mean squared error on fresh sequences of the value fields averaged over the posterior of the place."""
-    snr = task.snr  # pyright: ignore[reportAttributeAccessIssue]
+    snr = task.snr
     noise = PlaceNoise(snr, math.sqrt(posterior.key_var)) if isinstance(task, MaxSLR) else None
     mean = 0.0
     for length, probability in task.length_law:

@@ -11,6 +11,7 @@ from needlepoint.channels import elementwise
 from needlepoint.numerics.precision import float64
 from needlepoint.theory.location.moments import kernels as kernel_moments
 from needlepoint.theory.location.moments import sampled as sampled_moments
+from needlepoint.theory.location.population.risk import routes
 
 INF = math.inf
 TASKS = [
@@ -88,7 +89,7 @@ def test_errors_of_a_function_without_structure_are_honest():
         return jax.nn.softmax(scores)
 
     rng, inside, model = np.random.default_rng(1), 0, ndl.KeyValueAttention(mine)
-    assert list(ndl.theory.population_risk.routes(TASKS[0], model)) == ["qmc"]
+    assert list(routes(TASKS[0], model)) == ["qmc"]
     for task in (*TASKS, *TASKS):
         k, v = rng.standard_normal(3), rng.standard_normal(4)
         at = ndl.Overlaps(k[0], v[1], v[0], k[1], float(k @ v[:3]), float(k @ k), float(v @ v))

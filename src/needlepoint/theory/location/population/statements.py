@@ -37,7 +37,7 @@ def softmax_key(task: SingleLocation) -> float:
             f"{task!r}: softmax attention is the posterior mean at relevant_std=1 only (the norm of a token is "
             "informative otherwise)."
         )
-    return math.sqrt(task.snr) if isinstance(task, SpikedSLR) else task.snr  # pyright: ignore[reportAttributeAccessIssue]
+    return math.sqrt(task.snr) if isinstance(task, SpikedSLR) else task.snr
 
 
 def linear_optimum(task: SingleLocation) -> tuple[Estimate, Overlaps]:
@@ -101,7 +101,7 @@ def bayes_asymptote(task: SingleLocation) -> float:
     """
     task = _check(task)
     softmax_key(task)
-    snr = task.snr  # pyright: ignore[reportAttributeAccessIssue]
+    snr = task.snr
     if snr == 0:
         raise InvalidParameter(f"{task!r}: snr must be > 0 (the asymptote is for a large snr).")
     if isinstance(task, SpikedSLR):
@@ -125,7 +125,7 @@ def linear_asymptote(task: SingleLocation) -> float:
         if task.snr == 0:
             raise InvalidParameter(f"{task!r}: snr must be > 0 (the asymptote is for a large snr).")
         return (task.label_var**2 + n) / task.snr if n > 0 else 0.0
-    return linear_optimum(MaxSLR(task.tokens, math.inf))[0].value  # pyright: ignore[reportAttributeAccessIssue]
+    return linear_optimum(MaxSLR(task.tokens, math.inf))[0].value
 
 
 @dataclass(frozen=True)
