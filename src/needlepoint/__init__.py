@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import needlepoint.core.forks as _forks  # from the beginning, so that no fork goes unnoticed
 
 if TYPE_CHECKING:
+    __version__: str
     from needlepoint.core.answers.comparison import Comparison as Comparison
     from needlepoint.core.answers.spectra import Spectrum as Spectrum
     from needlepoint.core.answers.spectra import TrainedSpectrum as TrainedSpectrum
@@ -146,7 +147,7 @@ _HOMES = {
 }
 _HOME = {name: module for module, members in _HOMES.items() for name in members}
 
-__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]  # one table of names is enough
 
 
 def __getattr__(name: str) -> Any:

@@ -55,12 +55,13 @@ def run(args: list[str]) -> int:
     except Exception as error:
         # what the option parser raises has a sentence ready; anything else is a defect and keeps its traceback
         if type(error).__name__ == "NoArgsIsHelpError":
-            print(error.format_message(), file=sys.stderr)  # pyright: ignore[reportAttributeAccessIssue]
+            print(error.format_message(), file=sys.stderr)  # pyright: ignore[reportAttributeAccessIssue]  # of click
             return BAD_INPUT
         if "RESOURCE_EXHAUSTED" in str(error):
             return _fail(_MEMORY, BAD_INPUT)
         if hasattr(error, "format_message"):
-            return _fail(" ".join(error.format_message().split()), BAD_INPUT)  # pyright: ignore[reportAttributeAccessIssue]
+            sentence = getattr(error, "format_message")()  # noqa: B009 (known to be there, not to the type checker)
+            return _fail(" ".join(sentence.split()), BAD_INPUT)
         raise
     return code if isinstance(code, int) else 0
 

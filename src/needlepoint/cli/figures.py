@@ -105,7 +105,7 @@ def reproduce(
 
 def _write_pages(out: Path, shown: Sequence[Reproduced], others: int = 0) -> None:
     """report.html and agreement.csv of everything that the folder holds."""
-    from needlepoint import __version__  # pyright: ignore[reportAttributeAccessIssue]
+    from needlepoint import __version__
     from needlepoint.papers.report import write_report
     from needlepoint.papers.runner import write_agreement
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-from collections.abc import Mapping
-from typing import Any, ClassVar, TypeGuard
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, TypeGuard, cast
 
 from needlepoint.core.errors import InvalidParameter, shown
 from needlepoint.core.text.jsonio import number
@@ -118,7 +118,9 @@ class Lengths(Kind):
                 raise InvalidParameter(refusal(where, value, "a whole number >= 1", self.why))
             return int(value)
         try:
-            pairs = sorted((n, float(p)) for n, p in (value.items() if isinstance(value, Mapping) else value))
+            law = cast("Mapping[Any, Any]", value).items() if isinstance(value, Mapping) else value
+            given = cast("Iterable[tuple[Any, Any]]", law)
+            pairs: list[tuple[Any, float]] = sorted((n, float(p)) for n, p in given)
         except (TypeError, ValueError, OverflowError):
             raise InvalidParameter(
                 refusal(where, value, "a whole number >= 1 or {length: probability, ...}", self.why)
@@ -159,7 +161,7 @@ class Penalty(Kind):
         number = Real(lo=0.0, largest=1e50, why=self.why)
         try:
             if isinstance(value, (tuple, list)):
-                key, value_ = (number.coerce(x, where) for x in value)
+                key, value_ = (number.coerce(x, where) for x in cast("Sequence[Any]", value))
                 assert key is not None
                 assert value_ is not None
                 return key if key == value_ else (key, value_)
@@ -170,7 +172,7 @@ class Penalty(Kind):
         return one
 
     def to_json(self, value: Any) -> Any:
-        return list(value) if isinstance(value, tuple) else value
+        return list(cast("tuple[float, ...]", value)) if isinstance(value, tuple) else value
 
 
 @dataclasses.dataclass(frozen=True)

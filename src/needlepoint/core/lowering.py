@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 from needlepoint.core.specs import Spec, declared
 
@@ -20,9 +20,10 @@ def lower(value: Spec, prefix: str = "") -> Lowered:
     traced: dict[str, float] = {}
     for f in declared(type(value)):
         kind, x, path = f.metadata["kind"], getattr(value, f.name), prefix + f.name
-        parts = [(f"{path}.", x)] if isinstance(x, Spec) else []
-        if isinstance(x, tuple) and all(isinstance(one, Spec) for one in x):
-            parts = [(f"{path}.{i}.", one) for i, one in enumerate(x)]
+        several = cast("tuple[Any, ...]", x) if isinstance(x, tuple) else ()
+        parts: list[tuple[str, Spec]] = [(f"{path}.", x)] if isinstance(x, Spec) else []
+        if isinstance(x, tuple) and all(isinstance(one, Spec) for one in several):
+            parts = [(f"{path}.{i}.", one) for i, one in enumerate(several)]
         if parts:
             lowered = [lower(one, prefix) for prefix, one in parts]
             keys = tuple(key for key, _ in lowered)
@@ -32,8 +33,8 @@ def lower(value: Spec, prefix: str = "") -> Lowered:
         elif kind.traced and isinstance(x, float) and math.isfinite(x):
             traced[path] = x
         elif kind.traced and isinstance(x, tuple):
-            static.append((path, len(x)))
-            traced.update({f"{path}.{i}": one for i, one in enumerate(x)})
+            static.append((path, len(several)))
+            traced.update({f"{path}.{i}": one for i, one in enumerate(several)})
         else:
             static.append((path, x))
     return tuple(static), traced

@@ -82,7 +82,7 @@ class Result:
     metrics: Mapping[str, Estimate]
     status: Status = Status.CONVERGED
     overlaps: Overlaps | IndexedOverlaps | None = None
-    overlaps_error: Mapping[str, float] = field(default_factory=dict)
+    overlaps_error: Mapping[str, float] = field(default_factory=dict[str, float])
     trajectory: Trajectory | None = None
     branch: str | None = None
     notes: tuple[str, ...] = ()
@@ -162,9 +162,9 @@ class Prediction(Result):
     stable: bool | None = None
     replicon: float | None = None
     residual: float | None = None
-    conjugates: Mapping[str, float] = field(default_factory=dict)
+    conjugates: Mapping[str, float] = field(default_factory=dict[str, float])
     spectrum: Spectrum | None = None
-    doubt: Mapping[str, float] = field(default_factory=dict)
+    doubt: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def __post_init__(self) -> None:
         """What was not solved has no error bar and no stability, whichever rule made it."""
@@ -209,11 +209,11 @@ class Measurement(Result):
     d: int = 0
     repeats: int = 0
     spectrum: TrainedSpectrum | None = None
-    values: Mapping[str, np.ndarray] = field(default_factory=dict)
+    values: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
     """Of every repeat, where the repeats are compared one by one."""
 
     def to_json(self) -> dict[str, Any]:
-        more = {"kind": "measurement", "d": self.d, "repeats": self.repeats, "spectrum": self.spectrum}
+        more: dict[str, Any] = {"kind": "measurement", "d": self.d, "repeats": self.repeats, "spectrum": self.spectrum}
         more["values"] = dict(self.values)
         return plain({**self._head(), **more})
 

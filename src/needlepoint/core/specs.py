@@ -11,8 +11,8 @@ import difflib
 import functools
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 
 from needlepoint.core.errors import InvalidParameter, UnknownName, shown
 from needlepoint.core.kinds import Choice, Count, Flag, Kind, Lengths, Numbers, Penalty, Real, refusal
@@ -42,7 +42,7 @@ class Nested(Kind):
         if isinstance(value, (list, tuple)) and self.many:
             if not value:
                 raise InvalidParameter(refusal(where, value, self.admissible(), "it is empty"))
-            return tuple(self._one(v, where) for v in value)
+            return tuple(self._one(v, where) for v in cast("Iterable[Any]", value))
         return self._one(value, where)
 
     def _one(self, value: Any, where: str) -> Any:
@@ -63,7 +63,7 @@ class Nested(Kind):
 
     def to_json(self, value: Any) -> Any:
         if isinstance(value, tuple):
-            return [v.to_json() for v in value]
+            return [v.to_json() for v in cast("tuple[Spec, ...]", value)]
         return value.to_json() if isinstance(value, Spec) else value
 
 
@@ -137,7 +137,7 @@ def spec(cls: _S) -> _S:
     made = dataclasses.dataclass(frozen=True, repr=False)(cls)
     if made.__name__ in _REGISTRY:
         raise ValueError(f"two specs are named {made.__name__}")
-    made._final = True
+    made._final = True  # pyright: ignore[reportPrivateUsage]  # the decorator is part of the class
     _REGISTRY[made.__name__] = made
     return made
 
@@ -152,8 +152,8 @@ class Spec:
         """Registered specs are final: rules are found along the inheritance, and formulas know types by name."""
         super().__init_subclass__(**options)
         if cls._final:
-            final = next(base for base in cls.__mro__ if "_final" in vars(base))
-            open_base = next(base for base in final.__mro__ if not base._final)
+            final: type[Spec] = next(base for base in cls.__mro__ if "_final" in vars(base) and issubclass(base, Spec))
+            open_base = next(base for base in final.__mro__ if not getattr(base, "_final", False))
             raise InvalidParameter(
                 f"class {cls.__name__}({final.__name__}): {final.__name__} is final, because its formulas know it by "
                 f"its type and would give {cls.__name__} numbers that are not its own; write the {final.family} as a "
@@ -180,10 +180,10 @@ class Spec:
         return spec_id(self)
 
     def replace(self, **changes: Any) -> Self:
-        return dataclasses.replace(self, **changes)  # pyright: ignore[reportArgumentType]
+        return cast("Self", dataclasses.replace(cast("Any", self), **changes))
 
     def __repr__(self) -> str:
-        parts = []
+        parts: list[str] = []
         for f in declared(type(self)):
             value = getattr(self, f.name)
             if f.default is not _REQUIRED and value == f.default:
@@ -202,7 +202,7 @@ def spec_id(*specs: Spec | None) -> str:
 @functools.cache
 def declared(cls: type[Spec]) -> tuple[dataclasses.Field[Any], ...]:
     """The fields of a spec, each with its kind in `metadata["kind"]`."""
-    return tuple(f for f in dataclasses.fields(cls) if "kind" in f.metadata)  # pyright: ignore[reportArgumentType]
+    return tuple(f for f in dataclasses.fields(cast("Any", cls)) if "kind" in f.metadata)
 
 
 def forget(name: str) -> None:
@@ -242,10 +242,11 @@ def build(name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None 
 
 def from_json(document: Any) -> Spec:
     """The spec that `to_json` wrote."""
+    got: Any = document
     if not isinstance(document, Mapping) or "type" not in document:
-        raise InvalidParameter(f"a spec is a JSON object with a 'type'; got {shown(document)}.")
-    values = {k: v for k, v in document.items() if k != "type"}
-    return build(document["type"], (), values)
+        raise InvalidParameter(f"a spec is a JSON object with a 'type'; got {shown(got)}.")
+    given = dict(cast("Mapping[str, Any]", document))
+    return build(given.pop("type"), (), given)
 
 
 def assign(value: Spec, path: str, new: Any) -> Spec:

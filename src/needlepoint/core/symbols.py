@@ -11,7 +11,7 @@ class Symbol:
     latex: str
     meaning: str
     range: str
-    letters: dict[str, str] = field(default_factory=dict)
+    letters: dict[str, str] = field(default_factory=dict[str, str])
     """Paper id -> the letter that paper uses."""
 
 

@@ -231,10 +231,10 @@ def _draw_thresholds(records: Sequence[Record]) -> Drawing:
 
     lines, rows = [], []
     for name, (noise, model, which, colour) in _CURVES.items():
-        mine = [r for r in records if r.point.model == model and r.point.task.noise_var == noise]  # pyright: ignore
+        mine = [r for r in records if r.point.model == model and r.point.task.noise_var == noise]
         for tokens in (2, *_OTHERS):
             found = [
-                (float(r.point.x or 0), float(getattr(r.result, which)), 2 * r.point.task.components)  # pyright: ignore
+                (float(r.point.x or 0), float(getattr(r.result, which)), 2 * r.point.task.components)
                 for r in labelled(mine, f"{tokens} tokens")
             ]
             at, scaled = [k for k, _, _ in found], [directions * alpha for _, alpha, directions in found]

@@ -153,7 +153,7 @@ def _power_points(size: Size) -> list[Point]:
 
 
 def _dimension(record: Record) -> int:
-    return record.point.task.target.d  # pyright: ignore[reportAttributeAccessIssue]
+    return record.point.task.target.d
 
 
 def _slopes(x: Sequence[float], y: Sequence[float]) -> list[float]:
@@ -307,7 +307,7 @@ def _apart(runs: Sequence[Record]) -> tuple[float, float]:
     import numpy as np
 
     matrix, tokens = (
-        next(r.result.values["estimation_error"] for r in runs if r.point.task.readout == readout)  # pyright: ignore
+        next(r.result.values["estimation_error"] for r in runs if r.point.task.readout == readout)
         for readout in _READOUTS
     )
     gaps = (tokens - matrix) / matrix.mean()

@@ -111,7 +111,7 @@ def _entry(arxiv: str) -> str:
 
 
 def _library() -> str:
-    from needlepoint import __version__  # pyright: ignore[reportAttributeAccessIssue]
+    from needlepoint import __version__
 
     return (
         "@software{needlepoint,\n  title = {needlepoint: what attention layers learn when dimension and data are "

@@ -22,9 +22,9 @@ class Point:
     """
 
     verb: str
-    task: Spec
-    model: Spec | None = None
-    learner: Spec | None = None
+    task: Any
+    model: Any = None
+    learner: Any = None
     options: dict[str, Any] = field(default_factory=dict)
     label: str = ""
     x: float | None = None

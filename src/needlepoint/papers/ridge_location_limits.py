@@ -43,15 +43,12 @@ def _draw_map(records: Sequence[Record]) -> Drawing:
     shown, cells, tried = [], [], []
     for name in ATTENTIONS:
         mine = [r for r in records if r.point.label == name]
-        at = {(r.point.learner.lam, r.point.learner.alpha): r.result for r in mine if r.point.verb == "predict"}  # pyright: ignore
+        at = {(r.point.learner.lam, r.point.learner.alpha): r.result for r in mine if r.point.verb == "predict"}
         lams, alphas = sorted({lam for lam, _ in at}), sorted({alpha for _, alpha in at})
         replicon = np.array([[_number(at[lam, alpha].replicon) for alpha in alphas] for lam in lams])
         trusted = np.array([[is_trusted(at[lam, alpha]) for alpha in alphas] for lam in lams])
         measured = [r.result for r in mine if isinstance(r.result, Measurement)]
-        counts = [
-            (m.learner.alpha, m.learner.lam, round(m.metrics["starts_apart"].value * m.repeats))  # pyright: ignore
-            for m in measured
-        ]
+        counts = [(*_place(m.learner), round(m.metrics["starts_apart"].value * m.repeats)) for m in measured]
         shown.append(StabilityPanel(name, alphas, lams, replicon, trusted, counts))
         for (lam, alpha), r in sorted(at.items()):
             jump = r.metrics.get("jump_weight")
@@ -68,6 +65,11 @@ def _draw_map(records: Sequence[Record]) -> Drawing:
             "starts": (["attention", "alpha", "penalty", "starts_apart", "repeats", "d"], tried),
         },
     )
+
+
+def _place(learner: Any) -> tuple[float, float]:
+    """Where a training is on the map."""
+    return learner.alpha, learner.lam
 
 
 def _number(value: float | None) -> float:

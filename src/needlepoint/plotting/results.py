@@ -19,6 +19,7 @@ from needlepoint.core.results import Measurement, Prediction, Result, Trajectory
 from needlepoint.plotting.spectra import XLABEL, SpectrumPanel, draw_spectrum
 from needlepoint.plotting.studies import pictures as studies
 from needlepoint.plotting.studies.data import Plottable
+from needlepoint.plotting.studies.pictures import picture_path
 from needlepoint.plotting.style import COLOURS, THEORY, TRAINING, styled
 from needlepoint.plotting.trajectories import four_panels
 
@@ -67,7 +68,7 @@ def plot_result(
     path: str | PathLike[str] | None = None,
 ) -> Figure:
     """Draw one result; measurements, if given, answer the same question as the prediction."""
-    target = studies._target(path)
+    target = picture_path(path)
     tests = (measurements,) if isinstance(measurements, Measurement) else tuple(measurements)
     if not isinstance(result, Result) or not all(isinstance(m, Measurement) for m in tests):
         raise InvalidParameter("plot: takes a Prediction or a Measurement, and Measurements that test a Prediction.")
@@ -135,17 +136,18 @@ def _title(result: Result, width: float) -> str:
 def _spectra(result: Result, tests: tuple[Measurement, ...]) -> list[SpectrumPanel]:
     """A panel for each size that was trained, or one of the law alone."""
     law = result.spectrum if isinstance(result, Prediction) else None
-    trained = [m for m in (result, *tests) if isinstance(m, Measurement) and m.spectrum is not None]
+    measured = [m for m in (result, *tests) if isinstance(m, Measurement)]
+    trained = [(m, m.spectrum) for m in measured if m.spectrum is not None]
     if not trained:
         return [] if law is None else [SpectrumPanel("spectrum of the learned matrix", law)]
     return [
         SpectrumPanel(
             f"d = {m.d}, {m.repeats} repeat{'s' if m.repeats > 1 else ''}",
             law,
-            m.spectrum.eigenvalues,  # pyright: ignore[reportOptionalMemberAccess]
+            spectrum.eigenvalues,
             1 - m.metrics["rank_fraction"].value if "rank_fraction" in m.metrics else None,
         )
-        for m in trained
+        for m, spectrum in trained
     ]
 
 

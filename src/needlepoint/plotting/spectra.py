@@ -213,9 +213,14 @@ def _outliers(axis: Any, law: Spectrum, values: np.ndarray) -> dict[str, Any]:
         away = np.min([np.maximum(a - values, values - b) for a, b in law.edges], axis=0) if len(law.edges) else values
         outside = values[away > 0.05 * float(np.ptp(law.edges))] if len(values) and len(law.edges) else values
         if len(outside):
-            look = {"color": COLOURS[1], "markersize": 4, "markerfacecolor": "white", "markeredgewidth": 0.8}
+            look: dict[str, Any] = {
+                "color": COLOURS[1],
+                "markersize": 4,
+                "markerfacecolor": "white",
+                "markeredgewidth": 0.8,
+            }
             axis.plot(outside, np.full(len(outside), 0.05), "o", transform=foot, zorder=5, **look)
-            named["trained, outside"] = Line2D([], [], marker="o", linestyle="none", **look)  # pyright: ignore[reportArgumentType]
+            named["trained, outside"] = Line2D([], [], marker="o", linestyle="none", **look)
     return named
 
 

@@ -15,7 +15,7 @@ _R = TypeVar("_R")
 COLOURS = ("#1f5fa8", "#c8531c", "#2a8a57", "#7a4fa3", "#8a6d1d", "#444444")
 THEORY, TRAINING = "theory", "training"
 
-_RC = {
+_RC: dict[Any, Any] = {
     "font.size": 9.0,
     "axes.titlesize": 10.0,
     "axes.spines.top": False,
@@ -35,7 +35,7 @@ def styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @functools.wraps(draw)
     def inside(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        with matplotlib.rc_context(_RC):  # pyright: ignore[reportArgumentType]
+        with matplotlib.rc_context(_RC):
             return draw(*args, **kwargs)
 
     return inside

@@ -50,9 +50,9 @@ def _pool(estimates: Sequence[Estimate]) -> Estimate:
 
 def _overlaps(parts: Sequence[Measurement]) -> dict[str, Any]:
     found = [p.overlaps for p in parts]
-    if any(o is None for o in found):
+    if found[0] is None or any(o is None for o in found):
         return {}
-    columns = {name: np.array([getattr(o, name) for o in found]) for name, _ in parts[0].overlaps.items()}  # pyright: ignore[reportOptionalMemberAccess]
+    columns = {name: np.array([getattr(o, name) for o in found]) for name, _ in found[0].items()}
     if all(np.ptp(x) == 0 for x in columns.values()):
         return {"overlaps": found[0], "overlaps_error": parts[0].overlaps_error}
     errors = {name: mean_estimate(columns[name]).error for name in parts[0].overlaps_error}

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from needlepoint.core.errors import InvalidParameter, NoTheory, shown
 from needlepoint.core.kinds import is_whole
@@ -153,7 +153,7 @@ class Sweep:
                 continue
             seen.add(kind)
             for verb in ("predict", "simulate") if self.also else ("predict",):
-                find(verb, *question)  # pyright: ignore[reportArgumentType]
+                find(verb, *cast("tuple[Any, Any, Any]", question))
             for spec in question:
                 if spec is not None and from_json(json.loads(json.dumps(spec.to_json()))) != spec:
                     raise InvalidParameter(f"{spec!r}: it does not survive being written down and read again.")

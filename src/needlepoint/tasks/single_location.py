@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
@@ -145,7 +145,8 @@ class SpikedSLR(SingleLocation):
         tokens_key, place_key, label_key = jax.random.split(key, 3)
         x = jax.random.normal(tokens_key, (n, length, k_star.shape[-1]), dtype=k_star.dtype)
         place = jax.random.randint(place_key, (n,), 0, length)
-        relevant = (jnp.arange(length) == place[:, None])[..., None]
+        here: jax.Array = cast("Any", jnp).arange(length) == place[:, None]
+        relevant = here[..., None]
         x = jnp.where(relevant, law["relevant_std"] * x + jnp.sqrt(law["snr"]) * k_star, x)
         clean = jnp.sum(jnp.where(relevant, x, 0.0), axis=1) @ v_star
         return x, clean + law["noise"] * jax.random.normal(label_key, (n,), dtype=x.dtype), place

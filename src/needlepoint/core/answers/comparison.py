@@ -7,7 +7,7 @@ import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -122,9 +122,10 @@ def asked(
     prediction: Prediction, measurements: Measurement | Sequence[Measurement]
 ) -> tuple[Prediction, list[Measurement]]:
     """The two sides of a comparison, or one sentence on why they cannot be compared."""
-    given: Any = measurements
-    found: list[Any] = [given] if isinstance(given, Measurement) or not isinstance(given, Iterable) else list(given)
-    if not isinstance(prediction, Prediction) or not all(isinstance(m, Measurement) for m in found):
+    one, several = cast("object", prediction), cast("object", measurements)  # a caller may have given anything
+    many = isinstance(several, Iterable) and not isinstance(several, Measurement)
+    found: list[Any] = list(cast("Iterable[Any]", several)) if many else [several]
+    if not isinstance(one, Prediction) or not all(isinstance(m, Measurement) for m in found):
         raise InvalidParameter("compare: takes a Prediction and one or several Measurements.")
     if not found:
         raise InvalidParameter("compare(measurements=[]): at least one measurement is needed.")
@@ -142,7 +143,8 @@ def side_by_side(
     names = [n for n in predicted if all(n in q for q in measured)]
     if not names:
         raise InvalidParameter("compare: the prediction and the measurements have no metric in common.")
-    rows, fits = [], []
+    rows: list[Row] = []
+    fits: list[Extrapolation] = []
     sizes = {m.d for m in measurements}
     for name in names:
         mine = [
@@ -261,10 +263,11 @@ def z_score(predicted: Estimate, measured: Estimate, repeats: int, predicted_run
 def _student_to_normal(t: float, dof: float) -> float:
     if dof > 1000:
         return t
-    from scipy import stats
+    from scipy import stats  # pyright: ignore[reportMissingTypeStubs]  # scipy has none
 
-    log_tail = float(stats.t.logsf(t, dof))
-    return float(-stats.norm.ppf(math.exp(log_tail))) if log_tail > -700 else t
+    student, normal = cast("Any", stats.t), cast("Any", stats.norm)
+    log_tail = float(student.logsf(t, dof))
+    return float(-normal.ppf(math.exp(log_tail))) if log_tail > -700 else t
 
 
 def _extrapolate(predicted: Estimate, rows: Sequence[Row]) -> Extrapolation:

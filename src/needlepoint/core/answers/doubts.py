@@ -15,7 +15,8 @@ def answers(
 ) -> tuple[dict[str, Estimate], tuple[str, ...]]:
     """The metrics without those that say nothing, because they may be off by all of themselves: their error is
     infinite, and a note names them. What is small beside its scale and known to be small is an answer."""
-    kept, refused = {}, []
+    kept: dict[str, Estimate] = {}
+    refused: list[str] = []
     for name, estimate in metrics.items():
         size = max(abs(estimate.value), _SMALL * scales[name])
         nothing = size < estimate.error < math.inf or shares.get(name, 0.0) * abs(estimate.value) > size

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, cast
 
 
 def number(x: float) -> float | str | None:
@@ -30,9 +31,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return number(value)
     if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
+        return {str(k): plain(v) for k, v in cast("dict[Any, Any]", value).items()}
     if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
+        return [plain(v) for v in cast("Iterable[Any]", value)]
     raise TypeError(f"no JSON form for {type(value).__name__}")
 
 

@@ -8,19 +8,20 @@ import math
 import operator
 import tomllib
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from needlepoint.core.errors import InvalidParameter, UnknownName, shown
 from needlepoint.core.specs import Spec, assign, build, from_json, names
 
 _CONSTANTS = {"inf": math.inf, "nan": math.nan, "pi": math.pi, "None": None, "True": True, "False": False}
-_BINARY = {
+_BINARY: dict[type[ast.operator], Callable[[float, float], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.Pow: operator.pow,
+    ast.Div: lambda x, y: x / y,
+    ast.Pow: lambda x, y: x**y,
 }
 PARTS = ("task", "model", "learner")
 
@@ -73,13 +74,19 @@ def _value(node: ast.expr, text: str) -> Any:
                 raise InvalidParameter(f"{twice[0]:g} is given twice in {text!r}; each length has one probability.")
             return dict(pairs)
         case ast.Call(func=ast.Name(id="sqrt"), args=[arg], keywords=[]):
-            return _arithmetic(lambda x, _: math.sqrt(x), _number(arg, text), 0, text)
+            return _arithmetic(_square_root, _number(arg, text), 0, text)
         case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if all(k.arg for k in keywords):
             values = {k.arg: _value(k.value, text) for k in keywords if k.arg}
             if len(values) < len(keywords):
                 raise InvalidParameter(f"a field of {name} is given twice in {text!r}.")
             return build(name, [_value(a, text) for a in args], values)
+        case _:
+            pass
     raise InvalidParameter(f"cannot read {ast.unparse(node)!r} in {text!r}: only names, numbers and specs.")
+
+
+def _square_root(x: float, _: float) -> float:
+    return math.sqrt(x)
 
 
 def _number(node: ast.expr, text: str) -> float | int:
@@ -89,8 +96,8 @@ def _number(node: ast.expr, text: str) -> float | int:
     return value
 
 
-def _arithmetic(op: Any, x: float, y: float, text: str) -> float | int:
-    if op is operator.pow and (abs(x) > 1e6 or abs(y) > 64):
+def _arithmetic(op: Callable[[float, float], Any], x: float, y: float, text: str) -> float | int:
+    if op is _BINARY[ast.Pow] and (abs(x) > 1e6 or abs(y) > 64):
         raise InvalidParameter(f"a power in {text!r} is too large to be meant.")
     try:
         result = op(x, y)
@@ -111,13 +118,13 @@ def read_spec_file(path: Path) -> dict[str, Any]:
         raise InvalidParameter(f"cannot read the spec {path}: {error.strerror or error}.") from None
     try:
         text = raw.decode()
-        document = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        document: Any = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         kind = "JSON" if path.suffix == ".json" else "TOML"
         raise InvalidParameter(f"the spec {path} is not valid {kind}: {error}.") from None
     if not isinstance(document, dict):
         raise InvalidParameter(f"the spec {path} must be a table with task, model and learner.")
-    return document
+    return cast("dict[str, Any]", document)
 
 
 def combine(document: dict[str, Any], given: dict[str, str | None], changes: list[str]) -> dict[str, Spec | None]:

@@ -98,7 +98,7 @@ def draw_maps(data: Data, x: str | None, y: str | None, levels: int | Sequence[f
     source = "" if data.predicted else f", {TRAINING}"
     figure.colorbar(image, ax=list(axes.flat), label=data.label + source, shrink=0.95)
     for kind in borders:
-        names = " | ".join(sorted({s.labels[kind] for s in every if s.labels[kind]}))  # pyright: ignore
+        names = " | ".join(sorted({label for s in every if (label := s.labels[kind])}))
         text = f"{kind} changes" if kind == "status" else f"{kind} changes: {names}"
         colour, width = _BORDERS[kind]
         cased = [withStroke(linewidth=width + _CASING, foreground="black")]

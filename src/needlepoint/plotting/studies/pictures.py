@@ -36,7 +36,7 @@ def plot(
     on clean labels ("excess_risk", or "clean_risk" on the attention-indexed model). `levels` are the
     contours of a map, or their number. Points that did not converge are marked, never left out.
     """
-    target = _target(path)
+    target = picture_path(path)
     if kind not in (None, *KINDS):
         raise InvalidParameter(f"plot(kind={kind!r}): kind must be 'curves', 'map' or None (chosen from the study).")
     data = read(study, metric)
@@ -60,7 +60,7 @@ def plot(
     return figure
 
 
-def _target(path: str | PathLike[str] | None) -> Path | None:
+def picture_path(path: str | PathLike[str] | None) -> Path | None:
     if path is None:
         return None
     if not isinstance(path, (str, PathLike)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import interpolate, optimize
@@ -230,10 +231,10 @@ class _Curve:
         return [self._polish(t[i - 1 : i + 2], 1.0 if rising[i - 1] else -1.0) for i in turns]
 
     def _polish(self, t: np.ndarray, sign: float) -> float:
-        found = optimize.minimize_scalar(
+        found: Any = optimize.minimize_scalar(
             lambda x: -sign * math.log(self.at(x).alpha), bracket=tuple(t), method="brent", options={"xtol": 3e-4}
         )
-        return float(found.x)  # pyright: ignore[reportAttributeAccessIssue]
+        return float(found.x)
 
 
 def _spinodal(curve: _Curve, t: float) -> Estimate:

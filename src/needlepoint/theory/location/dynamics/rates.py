@@ -22,7 +22,7 @@ class Rates(NamedTuple):
     noise: Any  # (7,): what the squares of single steps add, to rho, q_k and q_v alone
     excess_risk: Any
 
-    def __add__(self, other: Rates) -> Rates:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __add__(self, other: Rates) -> Rates:  # pyright: ignore[reportIncompatibleMethodOverride]  # sums, not concatenation
         return Rates(*(a + b for a, b in zip(self, other, strict=True)))
 
     def times(self, factor: float) -> Rates:
