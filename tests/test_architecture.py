@@ -25,10 +25,11 @@ LEVELS = (
 )
 LEVEL = {name: i for i, names in enumerate(LEVELS) for name in names}
 APART = ({"theory", "simulation"},)
+ROOMS = ("location", "indexed")  # of theory and of simulation: one task each, and neither knows the other
 
 
-def imports_of(path: Path) -> set[str]:
-    """Top-level parts of the package that a file imports, anywhere in it."""
+def modules_of(path: Path) -> set[str]:
+    """Modules of the package that a file imports, anywhere in it, as dotted names without the package's own."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         modules = []
@@ -39,8 +40,15 @@ def imports_of(path: Path) -> set[str]:
             modules = [node.module or ""]
             if node.module == "needlepoint":
                 modules = [f"needlepoint.{a.name}" for a in node.names]
-        found |= {m.split(".")[1] for m in modules if m.startswith("needlepoint.") and len(m.split(".")) > 1}
+            if node.module and node.module.startswith("needlepoint."):
+                modules = [f"{node.module}.{a.name}" for a in node.names]
+        found |= {m.removeprefix("needlepoint.") for m in modules if m.startswith("needlepoint.")}
     return found
+
+
+def imports_of(path: Path) -> set[str]:
+    """Top-level parts of the package that a file imports."""
+    return {module.split(".")[0] for module in modules_of(path)}
 
 
 def files():
@@ -67,6 +75,30 @@ def test_the_import_check_sees_a_violation(tmp_path):
     bad = tmp_path / "bad.py"
     bad.write_text("def f():\n    from needlepoint.simulation import risks\n    import needlepoint.cli\n")
     assert set(violations("theory", imports_of(bad))) == {"cli", "simulation"}
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("part", ["theory", "simulation"])
+def test_rooms_do_not_import_each_other(part, room):
+    others = {f"{part}.{other}" for other in ROOMS if other != room}
+    for path in (SOURCE / part / room).rglob("*.py"):
+        imported = {".".join(module.split(".")[:2]) for module in modules_of(path)}
+        assert not imported & others, path
+
+
+@pytest.mark.contract
+def test_the_tree_can_be_read():
+    """At most fifteen files a folder, no long file, and a map of at most five lines in every package."""
+    for folder in {path.parent for path in files()}:
+        assert len(list(folder.glob("*.py"))) <= 15, folder
+    assert [p for p in files() if len(p.read_text().splitlines()) > 350] == []
+    tests = (ROOT / "tests").rglob("*.py")
+    assert [p for p in tests if len(p.read_text().splitlines()) > 500] == []
+    for path in SOURCE.rglob("__init__.py"):
+        text = ast.get_docstring(ast.parse(path.read_text()))
+        assert text, path
+        assert len(text.splitlines()) <= 6, path  # a sentence, an empty line, and the map
 
 
 def loaded_after(code: str) -> set[str]:
