@@ -120,6 +120,17 @@ def test_help_and_specs_are_light(code):
     assert loaded_after(code) & {"jax", "matplotlib", "xarray", "scipy"} == set()
 
 
+@pytest.mark.contract
+def test_a_sweep_without_simulation_loads_none():
+    script = """
+import sys
+import needlepoint as ndl
+ndl.sweep(ndl.SpikedSLR(2, 1.0), ndl.LinearRegression(), ndl.Population(), {"task.snr": [1.0, 2.0]})
+assert not [name for name in sys.modules if name.startswith("needlepoint.simulation")]
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 def test_importing_leaves_precision_alone_and_results_are_float64():
     script = """
 import jax, jax.numpy as jnp, numpy as np

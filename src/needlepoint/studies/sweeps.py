@@ -140,11 +140,13 @@ class Sweep:
     def check(self) -> None:
         """Every question can be asked, and written down and read again."""
         from needlepoint.core.dispatch import find
-        from needlepoint.simulation.simulating import load_rules as load_simulations
         from needlepoint.theory.predicting import load_rules as load_predictions
 
         load_predictions()
-        load_simulations()
+        if self.also:
+            from needlepoint.simulation.simulating import load_rules as load_simulations
+
+            load_simulations()
         seen: set[Any] = set()
         for at in self.axes.points():
             question = self.axes.question(at)

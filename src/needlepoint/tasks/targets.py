@@ -58,11 +58,15 @@ class Wishart(Target):
 
     rank_ratio: float = real(lo=0.0, open_lo=True, largest=1e6, why="it is the width of the target over d")
 
-    @property
-    def law(self) -> FreeSum:
+    @functools.cached_property
+    def _law(self) -> FreeSum:
         from needlepoint.numerics.freeprob import MarchenkoPastur
 
         return MarchenkoPastur(self.rank_ratio)
+
+    @property
+    def law(self) -> FreeSum:
+        return self._law
 
     @property
     def rank(self) -> float:
