@@ -167,7 +167,7 @@ def test_every_route_gives_the_same_risk(task, activation):
     model = ndl.KeyValueAttention(ACTIVATIONS[activation].replace(**constants))
     methods = list(routes(EXAMPLES[task], model))
     assert methods[-1] == "qmc"
-    assert len(methods) >= 2
+    assert methods != ["qmc"], "an activation of a known form has a route besides sampling"
     found = [ndl.population_risk(EXAMPLES[task], model, START, method=m) for m in methods]
     assert ndl.population_risk(EXAMPLES[task], model, START) == found[0]
     for other in found[1:]:
