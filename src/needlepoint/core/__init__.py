@@ -1,6 +1,7 @@
-"""The vocabulary, without JAX.
+"""The data types that the rest of the library speaks in. Nothing here imports JAX.
 
-`specs` (with `kinds` of fields, `lowering` for kernels and `text` for reading and writing), `dispatch` from specs to
-rules, `results` made of `estimates`, `overlaps` and `status`, and `answers` about them;
-`options`, `errors`, `symbols`.
+`specs` say what is computed (`kinds` check their fields, `lowering` prepares them for compiled kernels, `text` reads
+and writes them); `dispatch` finds the function ("rule") for a combination of specs; `results` are what comes back, made
+of `estimates`, `overlaps` and a `status`; `answers` are computed from results. `options` are what a rule is given
+besides the specs, `errors` are what is raised, `symbols` is the table of notation.
 """

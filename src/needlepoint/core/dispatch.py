@@ -1,6 +1,7 @@
 """One table of rules keyed on (verb, task type, model type, learner type).
 
-A rule is registered by a decorator beside its formula and found along the types' inheritance, so a
+A verb is a public function such as `predict`, and a rule is the function that computes it for one combination of types.
+A rule is registered by a decorator beside its formula; a lookup also tries the base classes of the three types. So a
 new task, model or learner is one file that registers what it can do.
 """
 
@@ -41,7 +42,7 @@ def load(package: str, modules: Sequence[str]) -> None:
 
 
 def find(verb: str, task: Spec, model: Spec | None, learner: Spec) -> Callable[..., Any]:
-    """The most specific rule; a miss raises NoTheory and names the nearest rules."""
+    """Return the most specific rule; where there is none, raise NoTheory and name the nearest rules."""
     asked = (type(task), type(model), type(learner))
     orders = [sum(distance) for distance in itertools.product(*(range(len(_lineage(t))) for t in asked))]
     lineages = itertools.product(*(_lineage(t) for t in asked))
@@ -52,7 +53,7 @@ def find(verb: str, task: Spec, model: Spec | None, learner: Spec) -> Callable[.
 
 
 def check_question(verb: str, task: Any, model: Any, learner: Any, seed: Any) -> None:
-    """What every verb asks of its arguments, before a rule is looked up."""
+    """Check the arguments that all verbs share, before a rule is looked up; raises InvalidParameter."""
     if not is_whole(seed) or not 0 <= seed < 2**63:
         raise InvalidParameter(f"{verb}(seed={shown(seed)}): seed must be a whole number from 0 to 2**63 - 1.")
     for part, family in ((task, "task"), (model, "model"), (learner, "learner")):
@@ -62,7 +63,7 @@ def check_question(verb: str, task: Any, model: Any, learner: Any, seed: Any) ->
 
 
 def check_tolerance(verb: str, tol: Any) -> None:
-    """A tolerance is None (the solver's own choice) or a number > 0."""
+    """Check that a tolerance is None (the solver's own choice) or a finite number > 0; raises InvalidParameter."""
     number = isinstance(tol, (int, float)) and not isinstance(tol, bool)
     if tol is not None and not (number and 0 < tol <= sys.float_info.max):
         raise InvalidParameter(
@@ -76,10 +77,10 @@ def _lineage(cls: type) -> list[type]:
 
 def _miss(verb: str, asked: tuple[type, type, type]) -> str:
     def closeness(key: Key) -> int:
-        # another task or model is nearer than another learner
+        # a shared learner weighs most: a rule for another task or model is nearer than one for another learner
         return sum(w * (a is b) for w, a, b in zip((2, 2, 3), asked, key[1:], strict=True))
 
-    # by name among the equally close, so that the sentence does not depend on what was imported first
+    # equally close rules are sorted by name, so that the message does not depend on the order of imports
     nearest = sorted((k for k in _RULES if k[0] == verb), key=lambda k: (-closeness(k), describe(k)))[:3]
     listed = "; ".join(describe(k) for k in nearest) or "none yet"
     return f"no rule for {describe((verb, *asked))}; the nearest are {listed}."
@@ -91,5 +92,5 @@ def describe(key: Key) -> str:
 
 
 def rules() -> dict[Key, Callable[..., Any]]:
-    """A copy of the table, for contract tests and documentation."""
+    """Return a copy of the table, for contract tests and documentation."""
     return dict(_RULES)

@@ -1,4 +1,4 @@
-"""Errors that give the call, the value, the admissible set, the reason and the next step."""
+"""Errors whose message gives the call, the value, what is admissible, the reason and the next step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 import math
 from collections.abc import Iterable
 
-_LONGEST = 1000  # characters of a value in a sentence
+_LONGEST = 1000  # characters; a longer value is shortened in an error message
 
 
 class NeedlepointError(Exception):
@@ -40,9 +40,9 @@ class NotConverged(NeedlepointError, ArithmeticError):
 
 
 def shown(value: object) -> str:
-    """A value as a sentence about it has it: on one line, of a length that can be read.
+    """Return the text of a value for an error message: on one line, and shortened where it is very long.
 
-    Python refuses to write integers of more than 4,300 digits, and raises ValueError instead.
+    Python refuses to write integers of more than 4,300 digits and raises ValueError; these are described instead.
     """
     try:
         text = repr(value)
@@ -55,5 +55,5 @@ def shown(value: object) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """The sentence a user reads: class name and message on one line."""
+    """Return class name and message on one line, as the command line prints them."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"

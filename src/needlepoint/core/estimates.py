@@ -15,10 +15,10 @@ Kind = Literal["numerical", "stderr"]
 class Estimate:
     """A value with its error.
 
-    `kind` says what the error means: ``numerical`` is a bound (the truth lies within `error` of
-    `value` but for exceptional cases; three standard errors where the integration is random),
-    ``stderr`` is one standard error of a sample mean. The two are never added silently. An infinite error says that
-    nothing is known: the value belongs to equations that were not solved, or to a single repeat.
+    `kind` says what the error means: ``numerical`` is a bound (the truth lies within `error` of `value` except in rare
+    cases; where the integration is random the bound is three standard errors), ``stderr`` is one standard error of a
+    sample mean. The two are never added silently. An infinite error says that nothing is known: the equations were not
+    solved, or there is a single repeat.
     """
 
     value: float
@@ -41,8 +41,11 @@ class Estimate:
         return self.value
 
     def __add__(self, constant: float) -> Estimate:
-        """Shift by an exactly known constant; two estimates are not added here. A large constant costs digits: the
-        rounding of the sum is added to a bound, and no standard error is below it."""
+        """Return the estimate shifted by an exactly known constant; two estimates cannot be added.
+
+        A large constant costs digits, so the rounding of the sum is added to a numerical error, and a standard error is
+        at least as large as it.
+        """
         if isinstance(constant, Estimate):
             return NotImplemented
         value = self.value + constant
@@ -51,7 +54,7 @@ class Estimate:
         return Estimate(value, error, self.kind)
 
     def __format__(self, spec: str) -> str:
-        """The value in a number's format; with none, value and error."""
+        """Return the value in the given number format; without a format, value and error."""
         return format(self.value, spec) if spec else str(self)
 
     @property

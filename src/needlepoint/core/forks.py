@@ -1,5 +1,7 @@
-"""Whether this process is a fork of one in which JAX has computed: its threads are gone here, and waiting for them
-never ends."""
+"""Refusal to compute in a process that was forked from one in which JAX has computed.
+
+A fork copies the memory but not the threads of JAX, so that the first computation would wait for them forever.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ _broken = False  # whether this process was forked after JAX had computed
 
 
 def note_use() -> None:
-    """Called before anything is computed; one sentence where it would hang."""
+    """Note that this process computes; raise InvalidParameter where that would hang. Called before any computation."""
     global _used
     if _broken:
         raise InvalidParameter(
@@ -29,11 +31,12 @@ def _in_child() -> None:
 
 
 def _jax_has_computed() -> bool:
-    """Whether the caller has used JAX by itself; asked of JAX, which has no public word for it."""
+    """Return whether JAX has computed in this process, also by the user's own calls; JAX has no public function for
+    this."""
     bridge = sys.modules.get("jax._src.xla_bridge")
     try:
         return bridge is not None and bool(bridge.backends_are_initialized())
-    except Exception:  # another version of JAX: what this package has done itself is still known
+    except Exception:  # another version of JAX lacks this private function; `_used` still covers our own calls
         return False
 
 

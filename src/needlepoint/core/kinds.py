@@ -1,4 +1,7 @@
-"""Kinds: what a field of a spec admits, how it is coerced and written, and whether it is traced."""
+"""Kinds of fields of a spec: what a field admits, how it is converted and written, and whether it is traced.
+
+A traced field is a float that enters a compiled JAX kernel as an argument, so that a new value needs no compilation.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ from needlepoint.core.text.jsonio import number
 
 
 class Kind:
-    """What a field admits. Subclasses coerce and refuse; the rest of the library reads `traced`."""
+    """What a field admits. `coerce` converts a value or raises InvalidParameter; `where` is "Class.field" for its
+    message, and `why` of the subclasses is the reason given there."""
 
     traced: ClassVar[bool] = False
 
@@ -26,6 +30,13 @@ class Kind:
 
 @dataclasses.dataclass(frozen=True)
 class Real(Kind):
+    """A real number from `lo` (excluded if `open_lo`) to `hi`.
+
+    infinite  whether inf is admitted
+    free      whether None is admitted: the library then chooses the value
+    largest   bound on the size of a finite value, so that its square does not overflow
+    """
+
     lo: float = -math.inf
     hi: float = math.inf
     open_lo: bool = False
@@ -70,6 +81,8 @@ class Real(Kind):
 
 @dataclasses.dataclass(frozen=True)
 class Count(Kind):
+    """A whole number >= `lo`; None too if `free`."""
+
     lo: int = 1
     free: bool = False
     why: str = ""
@@ -99,7 +112,8 @@ class Choice(Kind):
     why: str = ""
 
     def coerce(self, value: Any, where: str) -> str:
-        if not isinstance(value, str) or value not in self.options:  # an array of one word equals the word
+        # the type is checked too, because a NumPy array of one word compares equal to the word
+        if not isinstance(value, str) or value not in self.options:
             near = difflib.get_close_matches(shown(value).strip("'"), self.options, n=1)
             hint = f"did you mean {near[0]!r}?" if near else self.why
             raise InvalidParameter(refusal(where, value, "one of " + ", ".join(map(repr, self.options)), hint))
@@ -108,7 +122,7 @@ class Choice(Kind):
 
 @dataclasses.dataclass(frozen=True)
 class Lengths(Kind):
-    """A sequence length, or a law of lengths {length: probability}."""
+    """A sequence length, or a distribution of lengths {length: probability}, kept as sorted pairs."""
 
     why: str = ""
 
@@ -136,7 +150,7 @@ class Lengths(Kind):
             )
         if len(pairs) == 1:
             return int(pairs[0][0])
-        # normalising twice would move the last digit, and with it the id
+        # probabilities that already sum to 1 are left alone: dividing again would change a last digit, and so the id
         share = 1.0 if abs(total - 1.0) < 1e-13 else total
         return tuple((int(n), p / share) for n, p in pairs)
 
@@ -146,7 +160,7 @@ class Lengths(Kind):
 
 @dataclasses.dataclass(frozen=True)
 class Penalty(Kind):
-    """A penalty >= 0, a pair of them (key, value), or "optimal": chosen by the library."""
+    """A penalty >= 0, a pair of them (on the key, on the value), or "optimal": chosen by the library."""
 
     why: str = ""
     lo: ClassVar[float] = 0.0
@@ -177,7 +191,7 @@ class Penalty(Kind):
 
 @dataclasses.dataclass(frozen=True)
 class Numbers(Kind):
-    """Finitely many finite numbers, as a tuple; or None."""
+    """A non-empty list of finite numbers >= `lo`, kept as a tuple; None too if `free`."""
 
     lo: float = -math.inf
     free: bool = False
@@ -205,7 +219,7 @@ class Numbers(Kind):
 
 
 def refusal(where: str, value: Any, admissible: str, why: str = "") -> str:
-    """`SpikedSLR(snr=-1.0): snr must be >= 0 (it scales the spike).`"""
+    """Return the message of a refusal, such as `SpikedSLR(snr=-1.0): snr must be >= 0 (it scales the spike).`"""
     owner, _, name = where.rpartition(".")
     reason = f" ({why})" if why else ""
     return f"{owner}({name}={shown(value)}): {name} must be {admissible}{reason}."

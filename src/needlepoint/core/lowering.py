@@ -1,4 +1,4 @@
-"""Lowering: a spec as what fixes a compiled kernel and what is traced through it."""
+"""Lowering: splitting a spec into the part that fixes a compiled JAX kernel and the floats that are its arguments."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Lowered = tuple[tuple[Any, ...], dict[str, float]]
 
 
 def lower(value: Spec, prefix: str = "") -> Lowered:
-    """(static key, dict of floats): what fixes the compiled kernel, and what is traced through it.
+    """Return (static key, {dotted path: float}): what fixes the compiled kernel, and the arguments it is called with.
 
-    Finite reals are traced; everything else (lengths, choices, counts, which constants are free,
-    an infinite snr, the types) is static.
+    Finite reals are arguments ("traced"); everything else (lengths, choices, counts, which constants are free, an
+    infinite snr, the types) is static. Specs with equal static keys share one kernel.
     """
     static: list[Any] = [type(value).__name__]
     traced: dict[str, float] = {}

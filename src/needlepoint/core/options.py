@@ -12,9 +12,9 @@ from needlepoint.core.results import Progress, silent
 class PredictionOptions:
     """What `predict` hands to its rule.
 
-    seed      of the integration and of what is random in the learner
-    tol       what a residual or an integral's error is to stay below; None is the solver's own choice
-    progress  is called with the fraction that is done
+    seed      seed of a random integration and of what is random in the learner
+    tol       bound on a residual or on an integral's error; None is the solver's own choice
+    progress  function that is called with the fraction done, from 0 to 1
     """
 
     seed: int = 0
@@ -26,9 +26,12 @@ class PredictionOptions:
 class SimulationOptions:
     """What `simulate` hands to its rule.
 
-    d, repeats  dimension of a token, and how often everything is drawn anew
-    overlaps    of the weights to measure at, where the learner does not choose them
-    samples     test sequences a repeat
+    d         dimension of a token
+    repeats   how often everything is drawn anew, independently
+    seed      seed of all random draws; each repeat derives its own from it
+    overlaps  overlaps of the weights to measure at, where the learner does not find the weights itself
+    samples   number of test sequences per repeat
+    progress  function that is called with the fraction done, from 0 to 1
     """
 
     d: int

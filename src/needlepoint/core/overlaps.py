@@ -1,4 +1,4 @@
-"""Overlaps: the few scalar products that the weights are known by in the limit."""
+"""Overlaps: the few scalar products of the weights on which the risk depends in the limit of large d."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.specs import Spec, real, spec
 
 OFF_MANIFOLD = ("value_on_key", "key_on_value", "key_dot_value")
-"""The three overlaps that vanish on the invariant manifold."""
+"""theta, eta, rho: the overlaps that vanish on the invariant manifold, the set that gradient descent on the population
+risk does not leave."""
 
 ODD = ("key", "value", "value_on_key", "key_on_value")
 """The overlaps that change sign with (k, v) -> (-k, -v), a symmetry of odd activations."""
 
 FIVE = ("key", "value", "value_on_key", "key_on_value", "key_dot_value")
-"""kappa, nu, theta, eta, rho: the order of the unit-norm overlap vector everywhere."""
+"""kappa, nu, theta, eta, rho: the order of the overlap vector wherever k and v have unit norm."""
 
 _VECTORS = ("k*", "v*", "k", "v")
 
@@ -27,7 +28,7 @@ _VECTORS = ("k*", "v*", "k", "v")
 class Overlaps(Spec):
     """Scalar products of a key k and a value v with the teachers k*, v* and with each other.
 
-    Per unit-variance tokens and orthonormal teachers; `gram` is the matrix of all of them.
+    They are for tokens of unit variance and orthonormal teachers; `gram` is the matrix of all of them.
     """
 
     family: ClassVar[str] = "overlaps"
@@ -42,7 +43,7 @@ class Overlaps(Spec):
 
     def check(self) -> None:
         gram = self.gram()
-        # no part of the matrix has a lower eigenvalue than the whole
+        # if the whole matrix is positive, so is every part of it; the search below only finds which vectors to name
         if float(np.linalg.eigvalsh(gram)[0]) >= -1e-9 * float(gram.diagonal().min()):
             return
         for size in (2, 3, 4):
@@ -56,7 +57,7 @@ class Overlaps(Spec):
                     )
 
     def gram(self) -> np.ndarray:
-        """Gram matrix of (k*, v*, k, v)."""
+        """Return the Gram matrix (4, 4) of (k*, v*, k, v)."""
         return np.array(
             [
                 [1.0, 0.0, self.key, self.value_on_key],
@@ -68,16 +69,16 @@ class Overlaps(Spec):
 
     @property
     def distance_to_manifold(self) -> float:
-        """sqrt(theta^2 + eta^2 + rho^2)."""
+        """Return sqrt(theta^2 + eta^2 + rho^2)."""
         return float(np.sqrt(sum(getattr(self, name) ** 2 for name in OFF_MANIFOLD)))
 
     @property
     def unit(self) -> bool:
-        """True if k and v have unit norm."""
+        """Return whether k and v have unit norm."""
         return abs(self.key_sq - 1) <= 1e-9 and abs(self.value_sq - 1) <= 1e-9
 
     def five(self) -> np.ndarray:
-        """(kappa, nu, theta, eta, rho)."""
+        """Return (kappa, nu, theta, eta, rho), shape (5,)."""
         return np.array([getattr(self, name) for name in FIVE])
 
     @classmethod
@@ -90,7 +91,7 @@ class Overlaps(Spec):
 
 @spec
 class IndexedOverlaps(Spec):
-    """Of the learned S with the target S0 of the attention-indexed model: Tr(S S0)/d and Tr(S^2)/d."""
+    """Overlaps of the learned matrix S with the target S0 in the attention-indexed model: Tr(S S0)/d and Tr(S^2)/d."""
 
     family: ClassVar[str] = "indexed overlaps"
 
@@ -102,15 +103,17 @@ class IndexedOverlaps(Spec):
 
 
 def frame_coordinates(five: np.ndarray, key_sq: Any = 1.0, value_sq: Any = 1.0) -> np.ndarray:
-    """(kappa, eta, k3, theta, nu, v3, v4): k and v in the frame of eq:sgd-frame, arrays over runs.
+    """Return (kappa, eta, k3, theta, nu, v3, v4), (7, ...): the coordinates of k and v in the frame of eq:sgd-frame.
 
-    A missing direction is 0: where k lies in the plane of the teachers, v has no third coordinate.
+    `five` is (5, ...), the overlaps in the order of `FIVE`. The frame is k*, v*, the rest of k, and the rest of v.
+    Where k lies in the plane of the teachers there is no third direction: k3 and v3 are 0.
     """
     kappa, nu, theta, eta, rho = five
     k3 = np.sqrt(_remainder(key_sq - kappa**2 - eta**2, key_sq))
     along = rho - kappa * theta - eta * nu
     present = k3 > 1e-12 * np.sqrt(np.maximum(key_sq, 1e-300))
-    # where k almost lies in that plane the quotient is rounding: v3 never exceeds what is left of v
+    # where k almost lies in the plane of the teachers, along/k3 is mostly rounding; v3 is therefore limited to the
+    # norm that v has outside this plane
     left = np.maximum(0.0, value_sq - theta**2 - nu**2)
     room = np.sqrt(left + 1e-15 * value_sq)
     v3 = np.clip(np.where(present, along / np.where(present, k3, 1.0), 0.0), -room, room)
@@ -119,18 +122,21 @@ def frame_coordinates(five: np.ndarray, key_sq: Any = 1.0, value_sq: Any = 1.0) 
 
 
 def _remainder(square: Any, whole: Any) -> Any:
-    """What is left of a squared norm; below the rounding of the norm it is nothing."""
+    """Return what is left of a squared norm, set to 0 where it is below the rounding error of the `whole` norm."""
     return np.where(square > 8 * np.finfo(float).eps * whole, square, 0.0)
 
 
 def vectors_with_gram(overlaps: Overlaps) -> np.ndarray:
-    """Coordinates (4 x 4, rows k*, v*, k, v) of vectors with these overlaps, k* = e1 and v* = e2."""
+    """Return coordinates (4, 4), rows k*, v*, k, v, of vectors with these overlaps; k* = e1 and v* = e2."""
     kappa, eta, k3, theta, nu, v3, v4 = frame_coordinates(overlaps.five(), overlaps.key_sq, overlaps.value_sq)
     return np.array([[1.0, 0, 0, 0], [0, 1.0, 0, 0], [kappa, eta, k3, 0], [theta, nu, v3, v4]])
 
 
 def fix_gauge(overlaps: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Choose the sign of (k, v) run by run so that the odd overlaps at the last record sum to >= 0."""
+    """Return the overlaps (runs, records) by name, with the sign of (k, v) chosen run by run.
+
+    The sign is the one for which the odd overlaps at the last record sum to >= 0.
+    """
     end = sum(overlaps[name][..., -1:] for name in ODD)
     sign = np.where(end < 0, -1.0, 1.0)
     return {name: x * sign if name in ODD else x for name, x in overlaps.items()}

@@ -17,7 +17,7 @@ from needlepoint.core.status import Status
 from needlepoint.core.text.jsonio import plain
 
 UNSOLVED = (Status.MAX_STEPS, Status.DIVERGED, Status.INFEASIBLE)
-"""Statuses of predictions whose equations do not hold where they stopped."""
+"""Statuses of predictions whose solver stopped at a point that does not satisfy the equations."""
 
 Progress = Callable[[float], None]
 """Called with the fraction done, between 0 and 1."""
@@ -29,11 +29,12 @@ def silent(_: float) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
-    """Overlaps along a run: `overlaps[name]` and `excess_risk` are arrays of runs x records.
+    """Overlaps along several runs of a descent or a flow: `overlaps[name]` and `excess_risk` are (runs, records).
 
     The record at `steps[i]` is the state after that many steps, or at that time of a flow. `scale[i]` is the
-    activation scale of the last step taken (of the first step at record 0; 1 for activations without one), and
-    `excess_risk` is evaluated at it. Where the norms are free, key_sq and value_sq are among the overlaps.
+    activation scale of the last step taken (of the first step at record 0; 1 for activations without a scale), and
+    `excess_risk` is evaluated at it. Where the norms are free, key_sq and value_sq are among the overlaps. `branches`
+    has the name of where each run ended ("oracle", "swapped", "other" or "diverged"), if that was determined.
     """
 
     steps: np.ndarray
@@ -48,15 +49,15 @@ class Trajectory:
 
     @property
     def distance_to_manifold(self) -> np.ndarray:
-        """sqrt(theta^2 + eta^2 + rho^2), runs x records."""
+        """Return sqrt(theta^2 + eta^2 + rho^2), (runs, records)."""
         return np.sqrt(sum(self.overlaps[name] ** 2 for name in OFF_MANIFOLD))
 
     def end(self, run: int = 0) -> Overlaps:
-        """The overlaps of one run at the last record."""
+        """Return the overlaps of one run at the last record."""
         return Overlaps(**{name: float(x[run, -1]) for name, x in self.overlaps.items()})
 
     def shares(self) -> dict[str, int]:
-        """How many runs ended on each branch."""
+        """Return how many runs ended on each branch, by its name."""
         return {b: self.branches.count(b) for b in sorted(set(self.branches))}
 
     def to_json(self) -> dict[str, Any]:
@@ -74,7 +75,7 @@ class Trajectory:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Result:
-    """Shared by Prediction and Measurement; metrics are attributes (`result.risk`) as Estimates."""
+    """What Prediction and Measurement share; every metric is also an attribute (`result.risk`), an Estimate."""
 
     task: Spec
     model: Spec | None
@@ -101,8 +102,11 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """True where the metrics can be used as they are: converged, or an infimum that is known (UNBOUNDED with
-        every metric finite and of finite error), though no weights attain it."""
+        """Return whether the metrics can be used as they are.
+
+        They can if the computation converged, and also if it is UNBOUNDED with every metric finite and of finite error:
+        the metrics are then those of an infimum that is known, though no weights attain it.
+        """
         known = bool(self.metrics) and all(estimate.finite for estimate in self.metrics.values())
         return self.status.ok or (self.status is Status.UNBOUNDED and known)
 
@@ -135,7 +139,7 @@ class Result:
     __repr__ = __str__
 
     def _lines(self) -> list[tuple[str, str]]:
-        """What is printed below the question."""
+        """Return (name, text) of each line that is printed below the specs."""
         lines = [("status", f"{self.status.name}: {self.status.sentence}")]
         lines += [(name, str(estimate)) for name, estimate in self.metrics.items()]
         if self.overlaps is not None:
@@ -150,11 +154,18 @@ class Result:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Prediction(Result):
-    """The answer of the theory. `exact` says that it holds at the stated d, not only in the limit.
+    """The answer of the theory.
 
-    `doubt` says of a flagged prediction how far off its metrics may be, as shares of their values: training in the
-    calibration settings was closer nine times out of ten. It is empty where nothing speaks against the prediction, and
-    where no training has calibrated it.
+    resolved    the three specs with everything filled in that the library chose, such as an optimal penalty
+    exact       whether it holds at the stated d, and not only in the limit
+    stable      False where a check, such as that of the replicon, speaks against it; None where nothing was checked
+    replicon    growth of a perturbation of the minimum; the minimum is stable below 1
+    residual    how far the equations are from being satisfied
+    conjugates  the further unknowns of the saddle-point equations, by name
+    spectrum    the limit law of the eigenvalues, for models that learn a matrix
+    doubt       for a flagged prediction, how far off each metric may be, as a share of its value: training in the
+                calibration settings was closer nine times out of ten. Empty where nothing speaks against the
+                prediction, and where no training has calibrated it.
     """
 
     resolved: tuple[Spec, Spec | None, Spec] | None = None
@@ -167,7 +178,7 @@ class Prediction(Result):
     doubt: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def __post_init__(self) -> None:
-        """What was not solved has no error bar and no stability, whichever rule made it."""
+        """Give equations that were not solved an infinite error and no stability, whichever rule made the result."""
         if self.status in UNSOLVED:
             lost = {name: Estimate(e.value, math.inf, e.kind) for name, e in self.metrics.items()}
             errors = dict.fromkeys(self.overlaps_error, math.inf)
@@ -210,7 +221,7 @@ class Measurement(Result):
     repeats: int = 0
     spectrum: TrainedSpectrum | None = None
     values: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
-    """Of every repeat, where the repeats are compared one by one."""
+    """Metric -> its value (repeats,) in every repeat, where theory is compared with the repeats one by one."""
 
     def to_json(self) -> dict[str, Any]:
         more: dict[str, Any] = {"kind": "measurement", "d": self.d, "repeats": self.repeats, "spectrum": self.spectrum}
@@ -219,17 +230,17 @@ class Measurement(Result):
 
 
 def stratified_estimate(samples: np.ndarray, groups: int) -> Estimate:
-    """Mean over groups of equal size and its standard error from the spread inside them."""
+    """Return the mean over groups of equal size, with the standard error from the spread inside the groups."""
     parts = [mean_estimate(group) for group in np.split(np.asarray(samples, dtype=float), groups)]
     error = np.sqrt(sum(p.error**2 for p in parts)) / groups
     return Estimate(float(np.mean([p.value for p in parts])), float(error), "stderr")
 
 
 def mean_estimate(samples: np.ndarray) -> Estimate:
-    """Mean and standard error of independent repeats (one repeat has an infinite error)."""
+    """Return mean and standard error of independent repeats (the error of a single repeat is infinite)."""
     samples = np.asarray(samples, dtype=float)
     n = samples.size
-    with np.errstate(invalid="ignore", over="ignore"):  # an infinite sample has no spread
+    with np.errstate(invalid="ignore", over="ignore"):  # the spread of samples with an infinite one is NaN, see below
         error = float(np.std(samples, ddof=1) / np.sqrt(n)) if n > 1 else float("inf")
         value = float(np.mean(samples))
     return Estimate(value, float("inf") if np.isnan(error) else error, "stderr")

@@ -1,7 +1,7 @@
 """Specs: plain frozen dataclasses that say what is computed.
 
-Each field is declared once, with its kind; the kind gives coercion, range errors, JSON, and whether
-the field is traced (a float inside a compiled kernel) or static (part of the compilation key).
+Each field is declared once, with its kind. The kind converts values, refuses those out of range, writes JSON, and says
+whether the field is traced (a float argument of a compiled JAX kernel) or static (a new value compiles a new kernel).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _REQUIRED: Any = dataclasses.MISSING
 
 @dataclasses.dataclass(frozen=True)
 class Nested(Kind):
-    """Another spec of the named family; or one of `words`; or, with `many`, a tuple of specs."""
+    """A field that holds another spec of the named family; or one of `words`; or, with `many`, a tuple of specs."""
 
     family: str = ""
     words: tuple[str, ...] = ()
@@ -143,13 +143,17 @@ def spec(cls: _S) -> _S:
 
 
 class Spec:
-    """Base of tasks, models, activations, learners, starts. `family` says which of these."""
+    """Base of tasks, models, activations, learners and starts; `family` says which of these a class is.
+
+    `_final` is set by `@spec`: a registered class cannot be subclassed.
+    """
 
     family: ClassVar[str] = ""
     _final: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Registered specs are final: rules are found along the inheritance, and formulas know types by name."""
+        """Refuse subclasses of registered specs: rules are found along the inheritance, so a subclass would silently
+        get the numbers of its base."""
         super().__init_subclass__(**options)
         if cls._final:
             final: type[Spec] = next(base for base in cls.__mro__ if "_final" in vars(base) and issubclass(base, Spec))
@@ -168,7 +172,7 @@ class Spec:
         self.check()
 
     def check(self) -> None:
-        """Conditions that join several fields; raises InvalidParameter."""
+        """Check conditions that involve several fields; raises InvalidParameter. Subclasses override it."""
 
     def to_json(self) -> dict[str, Any]:
         fields = {f.name: f.metadata["kind"].to_json(getattr(self, f.name)) for f in declared(type(self))}
@@ -176,7 +180,7 @@ class Spec:
 
     @property
     def id(self) -> str:
-        """A hash of the canonical JSON and the numbers version."""
+        """Return a hash of the canonical JSON and `NUMBERS_VERSION`, 16 hexadecimal digits."""
         return spec_id(self)
 
     def replace(self, **changes: Any) -> Self:
@@ -201,7 +205,7 @@ def spec_id(*specs: Spec | None) -> str:
 
 @functools.cache
 def declared(cls: type[Spec]) -> tuple[dataclasses.Field[Any], ...]:
-    """The fields of a spec, each with its kind in `metadata["kind"]`."""
+    """Return the fields of a spec class, each with its kind in `metadata["kind"]`."""
     return tuple(f for f in dataclasses.fields(cast("Any", cls)) if "kind" in f.metadata)
 
 
@@ -211,7 +215,7 @@ def forget(name: str) -> None:
 
 
 def names(family: str | None = None) -> list[str]:
-    """The registered spec names, of one family or all."""
+    """Return the sorted names of the registered specs, of one family or of all."""
     return sorted(n for n, c in _REGISTRY.items() if family in (None, c.family))
 
 
@@ -222,7 +226,7 @@ def lookup(name: Any) -> type[Spec]:
 
 
 def build(name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Spec:
-    """Call a registered spec by name, with a sentence instead of a TypeError."""
+    """Return a spec made by its registered name; wrong arguments raise one sentence instead of a TypeError."""
     cls, kwargs = lookup(name), dict(kwargs or {})
     fields = [f.name for f in declared(cls)]
     for key in kwargs:
@@ -241,7 +245,7 @@ def build(name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None 
 
 
 def from_json(document: Any) -> Spec:
-    """The spec that `to_json` wrote."""
+    """Return the spec that `to_json` wrote."""
     got: Any = document
     if not isinstance(document, Mapping) or "type" not in document:
         raise InvalidParameter(f"a spec is a JSON object with a 'type'; got {shown(got)}.")
@@ -250,7 +254,7 @@ def from_json(document: Any) -> Spec:
 
 
 def assign(value: Spec, path: str, new: Any) -> Spec:
-    """A copy with the field at a dotted path replaced: assign(model, "activation.scale", 0.3)."""
+    """Return a copy with the field at a dotted path replaced: assign(model, "activation.scale", 0.3)."""
     head, _, rest = path.partition(".")
     fields = [f.name for f in declared(type(value))]
     if head not in fields:

@@ -1,4 +1,4 @@
-"""How a computation ended. Integer codes travel inside batches, the members carry the sentence."""
+"""How a computation ended, as integer codes that fit into the arrays of a batch, each with a sentence for users."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Status(enum.IntEnum):
 
     @property
     def ok(self) -> bool:
-        """True where the numbers can be used as they are; see also `Result.ok`, which knows about infima."""
+        """Return whether the numbers can be used as they are. `Result.ok` also admits infima that are not attained."""
         return self is Status.CONVERGED
 
     @property
     def finished(self) -> bool:
-        """True where the equations are solved, whether or not their answer is to be trusted."""
+        """Return whether the equations are solved, whether or not their answer is to be trusted."""
         return self in (Status.CONVERGED, Status.UNSTABLE)
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Symbol:
+    """One row of the notation table."""
+
     name: str
     latex: str
     meaning: str
@@ -69,7 +71,7 @@ SYMBOLS: tuple[Symbol, ...] = (
 
 
 def notation_table() -> str:
-    """The notation page's table, in Markdown."""
+    """Return the table of the documentation's notation page, in Markdown."""
     rows = ["| name | letter | meaning | range | in arXiv 2410.01537 |", "|---|---|---|---|---|"]
     for s in SYMBOLS:
         letter = f"${s.letters[_ERF]}$" if _ERF in s.letters else ""

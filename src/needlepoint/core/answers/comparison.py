@@ -18,15 +18,20 @@ from needlepoint.core.results import Measurement, Prediction, Result, mean_estim
 from needlepoint.core.specs import Spec
 from needlepoint.core.text.jsonio import plain
 
-_MANY = 1000  # eigenvalues that stand for a law
+_MANY = 1000  # quantiles by which the limit law of the eigenvalues is represented when its group means are taken
 
 ROUNDING = 1e-13
-"""Overlaps are of order one; runs that stay at zero differ by rounding, which is no disagreement."""
+"""Numerical error given to every overlap and eigenvalue mean. They are of order one, and runs that stay at zero differ
+from it by rounding, which must not count as a disagreement."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One metric at one d. `z` is the gap over the joined standard error, see `z_score`."""
+    """One metric at one dimension d: predicted, measured, and their gap (measured minus predicted).
+
+    `z` is the gap in units of the combined standard error, see `z_score`; `exact` says that the prediction holds at
+    this d and not only in the limit.
+    """
 
     metric: str
     d: int
@@ -41,20 +46,24 @@ class Row:
     repeats: int
     exact: bool
     realised: bool = False
-    """The prediction is the mean over the targets that were drawn, and the error that of the gap to each."""
+    """True where the prediction was made for each target that the repeats drew: `predicted` is then the mean of these,
+    and `measured_error` the standard error of the gaps repeat by repeat."""
     flagged: bool = False
-    """The prediction says that it is not to be trusted."""
+    """True where the prediction itself says that it is not to be trusted (`stable` is False)."""
 
     @property
     def theory(self) -> str:
-        """What kind of theory it is beside: exact at this d or a limit, and whether that one is flagged."""
+        """Return "exact" (holds at this d) or "limit" (holds as d goes to infinity), with ", flagged" if it is."""
         return ("exact" if self.exact else "limit") + (", flagged" if self.flagged else "")
 
 
 @dataclass(frozen=True)
 class Extrapolation:
-    """One metric extrapolated to 1/d = 0 by weighted least squares over the sizes; where predictions are for the
-    targets that were drawn, their gaps are extrapolated and the limit is added."""
+    """One measured metric extrapolated to 1/d = 0 by weighted least squares over the dimensions d.
+
+    Where predictions were made for the targets that were drawn (`Row.realised`), the gaps are extrapolated instead and
+    the prediction for the limit is added.
+    """
 
     metric: str
     predicted: float
@@ -66,14 +75,20 @@ class Extrapolation:
 
 @dataclass(frozen=True)
 class Comparison:
-    """`rows` per metric and size; `extrapolations` from three sizes on where theory is a limit."""
+    """Theory against training: one of `rows` per metric and d.
+
+    `extrapolations` has one entry per metric where the theory is a limit and at least three d were measured.
+    """
 
     rows: tuple[Row, ...]
     extrapolations: tuple[Extrapolation, ...] = ()
 
     @property
     def worst(self) -> float:
-        """The largest |z|: extrapolated where that exists, otherwise over the rows; NaN if any is NaN."""
+        """Return the largest |z| over all metrics; NaN if any is NaN.
+
+        A metric that was extrapolated counts by its extrapolation, any other by its rows.
+        """
         extrapolated = {e.metric: abs(e.z_extrapolated) for e in self.extrapolations}
         others = [abs(r.z) for r in self.rows if r.metric not in extrapolated]
         every = [*extrapolated.values(), *others]
@@ -115,14 +130,15 @@ class Comparison:
 
 
 Realised = Mapping[str, np.ndarray]
-"""Predictions of metrics and overlaps for every repeat, at the target that it drew."""
+"""Name of a metric or overlap -> its predictions (repeats,), each for the target matrix that the repeat drew."""
 
 
 def asked(
     prediction: Prediction, measurements: Measurement | Sequence[Measurement]
 ) -> tuple[Prediction, list[Measurement]]:
-    """The two sides of a comparison, or one sentence on why they cannot be compared."""
-    one, several = cast("object", prediction), cast("object", measurements)  # a caller may have given anything
+    """Return the prediction and the list of measurements, or raise one sentence on why they cannot be compared."""
+    # cast to `object`, so that the type checker keeps the checks below: a caller may have passed anything
+    one, several = cast("object", prediction), cast("object", measurements)
     many = isinstance(several, Iterable) and not isinstance(several, Measurement)
     found: list[Any] = list(cast("Iterable[Any]", several)) if many else [several]
     if not isinstance(one, Prediction) or not all(isinstance(m, Measurement) for m in found):
@@ -137,8 +153,10 @@ def asked(
 def side_by_side(
     prediction: Prediction, measurements: Sequence[Measurement], realised: Sequence[Realised | None]
 ) -> Comparison:
-    """Rows of predicted against measured for every metric and overlap that both have with an error, from what `asked`
-    returns; `realised` has what is predicted for the repeats of each measurement, or None."""
+    """Return the comparison of what `asked` returned, for every metric and overlap that all of them have.
+
+    `realised[i]` has the predictions for the individual repeats of `measurements[i]`, or is None.
+    """
     predicted, measured = _quantities(prediction), [_quantities(m) for m in measurements]
     names = [n for n in predicted if all(n in q for q in measured)]
     if not names:
@@ -158,7 +176,10 @@ def side_by_side(
 
 
 def _quantities(result: Result) -> dict[str, Estimate]:
-    """Metrics, the overlaps that carry an error (a chosen overlap is not a comparison), and sorted eigenvalues."""
+    """Return what can be compared, by name: metrics, overlaps, and the group means of the sorted eigenvalues.
+
+    Overlaps without an error are left out: they were given by the caller and not found, so they agree trivially.
+    """
     found = dict(result.metrics)
     if isinstance(result, Prediction) and result.spectrum is not None:
         found |= {
@@ -194,12 +215,15 @@ def _same_question(prediction: Prediction, m: Measurement) -> None:
 
 
 def _asked(learner: Spec) -> dict[str, Any]:
-    """What the learner does; at which size, how often and by which algorithm is the measurement's affair."""
+    """Return the fields of the learner that both sides must share.
+
+    `d`, `runs` and `algorithm` are left out, because a measurement may choose them for itself.
+    """
     return {name: value for name, value in learner.to_json().items() if name not in ("d", "runs", "algorithm")}
 
 
 def _runs(result: Result) -> int | None:
-    """Independent runs behind a standard error; None where the error does not come from a few runs."""
+    """Return the number of independent runs behind a standard error; None where there are no runs."""
     if isinstance(result, Measurement):
         return result.repeats
     return result.trajectory.runs if result.trajectory is not None else None
@@ -236,11 +260,12 @@ def _row(
 
 
 def z_score(predicted: Estimate, measured: Estimate, repeats: int, predicted_runs: int | None = None) -> float:
-    """Gap over the joined standard error, numerical errors subtracted from |gap|, Student for few repeats.
+    """Return the gap, measured minus predicted, in units of the combined standard error.
 
-    The t value, with Welch's degrees of freedom, is mapped to the normal z of the same probability. A gap
-    inside the numerical error is z = 0; outside it with no standard error at all, z is infinite. One repeat has
-    no standard error, equations that were not solved have no error at all, and neither has a z: NaN.
+    Numerical errors are bounds: they are subtracted from |gap| first. What is left over the standard error is a
+    Student t value with Welch's degrees of freedom, and is mapped to the normal z of the same tail probability.
+    z is 0 for a gap inside the numerical error, and infinite for one outside it with no standard error at all.
+    It is NaN where an error is infinite: a single repeat, or equations that were not solved.
     """
     if not (predicted.finite and measured.finite):
         return math.nan
@@ -271,7 +296,7 @@ def _student_to_normal(t: float, dof: float) -> float:
 
 
 def _extrapolate(predicted: Estimate, rows: Sequence[Row]) -> Extrapolation:
-    """Weighted least squares of the measured values on (1, 1/d).
+    """Return the weighted least-squares fit of the measured values on (1, 1/d), at 1/d = 0.
 
     The weights are themselves estimated from few repeats; Meier's correction widens the error for that.
     """

@@ -1,4 +1,4 @@
-"""Numbers that say nothing, because they may be off by all of themselves."""
+"""Metrics whose error exceeds their value: they carry no information and are withheld."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from collections.abc import Mapping
 
 from needlepoint.core.estimates import Estimate
 
-_SMALL = 1e-2  # of a metric's scale: an error below this is small whatever the value is
+_SMALL = 1e-2  # share of a metric's scale; an error below it is small, however close to zero the value is
 
 
 def answers(
     metrics: Mapping[str, Estimate], shares: Mapping[str, float], scales: Mapping[str, float]
 ) -> tuple[dict[str, Estimate], tuple[str, ...]]:
-    """The metrics without those that say nothing, because they may be off by all of themselves: their error is
-    infinite, and a note names them. What is small beside its scale and known to be small is an answer."""
+    """Return the metrics, with an infinite error where they carry no information, and the notes that name these.
+
+    A metric carries no information if its error, or its expected deviation from training (`shares`, as a share of the
+    value), is larger than the value. A value near zero that is known to within `_SMALL` of its scale (`scales`) is
+    kept: that it is small is an answer.
+    """
     kept: dict[str, Estimate] = {}
     refused: list[str] = []
     for name, estimate in metrics.items():

@@ -10,11 +10,12 @@ import numpy as np
 from needlepoint.core.text.jsonio import plain
 
 GROUPS = {"eigenvalues_top_10": (0.9, 1.0), "eigenvalues_10_25": (0.75, 0.9), "eigenvalues_25_50": (0.5, 0.75)}
-"""Means of sorted eigenvalues that are compared, by the shares between which they lie."""
+"""Groups of sorted eigenvalues whose means are compared, each by its lower and upper rank as a share of d: the top
+10 %, the next 15 %, and the next 25 %."""
 
 
 def group_means(eigenvalues: np.ndarray) -> dict[str, np.ndarray]:
-    """The mean of each of `GROUPS` in sorted eigenvalues (..., d)."""
+    """Return the mean (...) of each of `GROUPS` by name, from sorted eigenvalues (..., d)."""
     d = eigenvalues.shape[-1]
     ends = {name: (round(low * d), round(high * d)) for name, (low, high) in GROUPS.items()}
     return {name: eigenvalues[..., low : max(high, low + 1)].mean(axis=-1) for name, (low, high) in ends.items()}
@@ -22,8 +23,14 @@ def group_means(eigenvalues: np.ndarray) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """The limit law of the eigenvalues of the learned matrix: a density on `edges` (pieces, 2), tabled at `x`, a share
-    `atom` of eigenvalues that are exactly zero, and single `outliers`. `values` are the quantiles at `levels`."""
+    """The limit law of the eigenvalues of the learned matrix.
+
+    x, density      where the continuous part is tabulated, and its values there
+    atom            share of the eigenvalues that are exactly zero
+    edges           (pieces, 2), the intervals on which the density is positive
+    outliers        single eigenvalues outside these intervals
+    levels, values  the quantile function: `values[i]` is the quantile at `levels[i]`
+    """
 
     x: np.ndarray
     density: np.ndarray
@@ -34,7 +41,7 @@ class Spectrum:
     values: np.ndarray
 
     def quantiles(self, d: int) -> np.ndarray:
-        """What d sorted eigenvalues are compared with: the quantiles at (i + 1/2)/d."""
+        """Return (d,), the quantiles at (i + 1/2)/d, with which d sorted eigenvalues are compared."""
         return np.interp((np.arange(d) + 0.5) / d, self.levels, self.values)
 
     def to_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""From recorded runs to metrics: what theory and simulation say about a trajectory in the same words."""
+"""From recorded runs to metrics, in the same way for theory and for simulation."""
 
 from __future__ import annotations
 
@@ -12,21 +12,27 @@ from needlepoint.core.results import Trajectory, stratified_estimate
 from needlepoint.core.status import Status
 
 SEVEN = (*FIVE, "key_sq", "value_sq")
-"""kappa, nu, theta, eta, rho, q_k, q_v: the order of the overlap vector where the norms are free."""
+"""kappa, nu, theta, eta, rho, q_k, q_v: the order of the overlap vector where the norms of k and v are not fixed."""
 
 
 def scale_at(scale: float, schedule: float, steps: Any) -> np.ndarray:
-    """eq:schedule. The scale of the step that led to each record: $\\lambda_t = \\lambda/(1 + h t)$, t from 0."""
+    """eq:schedule. Return the scale of the step that led to each record, $\\lambda_t = \\lambda/(1 + h t)$.
+
+    The record at step s follows step t = s - 1, as steps are counted from 0; the record at 0 takes the scale of t = 0.
+    """
     return scale_of_step(scale, schedule, np.maximum(np.asarray(steps, dtype=float) - 1.0, 0.0))
 
 
 def scale_of_step(scale: Any, schedule: Any, t: Any) -> Any:
-    """eq:schedule at step t; the numbers may be traced."""
+    """Return the scale at step t, eq:schedule; the arguments may be numbers, arrays or traced by JAX."""
     return scale / (1.0 + schedule * t)
 
 
 def named(paths: np.ndarray) -> dict[str, np.ndarray]:
-    """(5, runs, records) on unit spheres, (7, runs, records) with free norms, as named arrays of runs x records."""
+    """Return arrays (runs, records) by name of the overlap.
+
+    `paths` is (5, runs, records) where k and v have unit norm, and (7, runs, records) where their norms are free.
+    """
     names = SEVEN if len(paths) == len(SEVEN) else FIVE
     return dict(zip(names, np.asarray(paths, dtype=float), strict=True))
 
@@ -34,12 +40,14 @@ def named(paths: np.ndarray) -> dict[str, np.ndarray]:
 def summarise(
     trajectory: Trajectory, noise_var: float, *, gauge: bool, starts: int = 1, numerical: dict[str, float] | None = None
 ) -> dict[str, Any]:
-    """Metrics and mean overlaps at the last record, as keyword arguments of a result.
+    """Return metrics and mean overlaps at the last record, as keyword arguments of a result.
 
-    The errors are standard errors over runs; where `numerical` gives errors by name (deterministic
-    runs from given starts), those instead. Where the sign of (k, v) is a `gauge` (random starts, odd activation)
-    it is fixed run by run before averaging. Runs come in `starts` equal groups, and the spread between groups is
-    no error. Runs that left the finite numbers make the status DIVERGED.
+    gauge      True where the risk does not depend on the sign of (k, v) and the runs chose it at random (random starts,
+               odd activation): the sign is then fixed run by run before averaging
+    starts     runs come in this many equal groups, one per given start; the spread between groups is no error
+    numerical  errors by name for deterministic runs; None takes standard errors over the runs
+
+    The status is DIVERGED if any run left the finite numbers.
     """
     finite = np.all(np.isfinite(trajectory.excess_risk), axis=1)
     if not finite.all():

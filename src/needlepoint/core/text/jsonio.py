@@ -9,7 +9,7 @@ from typing import Any, cast
 
 
 def number(x: float) -> float | str | None:
-    """A float as JSON has it: inf as 'inf' or '-inf', NaN as null (a status says why)."""
+    """Return a float for JSON: infinities as 'inf' or '-inf', NaN as None (the status of the result says why)."""
     x = float(x)
     if math.isnan(x):
         return None
@@ -19,7 +19,7 @@ def number(x: float) -> float | str | None:
 
 
 def plain(value: Any) -> Any:
-    """Nested containers, NumPy arrays and objects with `to_json` as plain JSON values."""
+    """Return nested containers, NumPy arrays and objects with `to_json` as plain JSON values."""
     if hasattr(value, "to_json"):
         return value.to_json()
     if value is None or isinstance(value, (str, bool)):
@@ -38,10 +38,10 @@ def plain(value: Any) -> Any:
 
 
 def dumps(value: Any, *, indent: int | None = None) -> str:
-    """One JSON document, never containing NaN."""
+    """Return one JSON document as text, never containing NaN."""
     return json.dumps(plain(value), allow_nan=False, indent=indent)
 
 
 def canonical(value: Any) -> str:
-    """The one spelling that ids are hashed from: sorted keys, no spaces, shortest floats."""
+    """Return the one JSON spelling from which ids are hashed: sorted keys, no spaces, shortest floats."""
     return json.dumps(plain(value), allow_nan=False, sort_keys=True, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""Specs from text: `SpikedSLR(tokens=2, snr=400/2)` as in Python, parsed and never evaluated."""
+"""Specs from text such as `SpikedSLR(tokens=2, snr=400/2)`: Python syntax, read by a parser and never executed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PARTS = ("task", "model", "learner")
 
 
 def parse_value(text: str) -> Any:
-    """A literal, an arithmetic expression of numbers, a spec, or a tuple, list or dict of these."""
+    """Return the value of a text: a literal, arithmetic of numbers, a spec, or a tuple, list or dict of these."""
     if len(text) > 100_000:
         raise InvalidParameter("the expression is longer than 100,000 characters; use a spec file.")
     try:
@@ -111,7 +111,10 @@ def _arithmetic(op: Callable[[float, float], Any], x: float, y: float, text: str
 
 
 def read_spec_file(path: Path) -> dict[str, Any]:
-    """A TOML or JSON file with `task`, `model`, `learner`, each an expression or a table with `type`."""
+    """Return the document of a TOML or JSON file with `task`, `model` and `learner`.
+
+    Each of these is an expression, or a table with `type`; neither is interpreted here.
+    """
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -128,7 +131,7 @@ def read_spec_file(path: Path) -> dict[str, Any]:
 
 
 def combine(document: dict[str, Any], given: dict[str, str | None], changes: list[str]) -> dict[str, Spec | None]:
-    """The three specs from a file, overridden by options, overridden by `path=value` changes."""
+    """Return the three specs by part: those of a file, replaced by those `given`, with `path=value` changes applied."""
     parts: dict[str, Spec | None] = {}
     unknown = [k for k in document if k not in PARTS]
     if unknown:
@@ -157,6 +160,6 @@ def combine(document: dict[str, Any], given: dict[str, str | None], changes: lis
         if target is None:
             raise InvalidParameter(f"--set {change!r}: there is no {head} to change.")
         word = text.strip()
-        bare = word.isidentifier() and word not in _CONSTANTS  # learner.within=all needs no quotes
+        bare = word.isidentifier() and word not in _CONSTANTS  # a single word needs no quotes: learner.within=all
         parts[head] = assign(target, rest, word if bare else parse_value(text))
     return parts
