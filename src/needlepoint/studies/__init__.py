@@ -1,5 +1,5 @@
-"""Studies: sweeps over any field of a question, kept in one file, on one machine or many.
+"""Studies: sweeps over any field of a question (task, model, learner), kept in one file, on one machine or many.
 
-`study` is the object; `sweeps` plans its work over `axes` (with `refining`), `execution` does it, `storage` keeps it;
-`points`, `pooling` and `tables` read it, `files` is a study that a user wrote down.
+`study` is the object that users hold; `sweeps` plans its work over `axes` (with `refining`), `execution` does the work,
+`storage` keeps the results; `points`, `pooling` and `tables` read them; `files` reads a study from a TOML or JSON file.
 """

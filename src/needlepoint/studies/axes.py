@@ -18,7 +18,7 @@ from needlepoint.core.text.parsing import PARTS
 from needlepoint.studies.execution.jobs import Question
 
 LIMIT = 20_000
-"""Points (theory and simulation together) above which a sweep asks whether it is meant."""
+"""Number of points (theory and simulation together) above which a sweep is refused unless `limit` is raised."""
 
 At = tuple[Any, ...]
 """The values of the axes at a point, in the order of the paths."""
@@ -26,7 +26,11 @@ At = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Axes:
-    """`values[i]` are those of `paths[i]`: the axes of a grid, or the columns of a list of points."""
+    """What a sweep goes over: `values[i]` are the values of the field at `paths[i]`.
+
+    With `grid` the points are all combinations of the values; otherwise `values` are the columns of a list of points.
+    `base` is the question in which the fields are replaced.
+    """
 
     base: Question
     paths: tuple[str, ...]
@@ -37,11 +41,12 @@ class Axes:
         return math.prod(len(v) for v in self.values) if self.grid else len(self.values[0])
 
     def points(self) -> Iterator[At]:
-        """All points: the last axis of a grid varies fastest."""
+        """Yield all points; the last axis of a grid varies fastest."""
         return itertools.product(*self.values) if self.grid else zip(*self.values, strict=True)
 
     def curves(self) -> Iterator[Iterator[At]]:
-        """All points in another order: curves along the last axis with real values, for continuation."""
+        """Yield all points as curves along the last axis of real numbers, so that a solver can follow each curve and
+        start every point from the solution of the one before (continuation)."""
         real = [i for i, path in enumerate(self.paths) if is_real(self.base, path)]
         if not self.grid or not real:
             yield self.points()
@@ -51,9 +56,9 @@ class Axes:
             yield ((*others[:last], x, *others[last:]) for x in self.values[last])
 
     def question(self, at: At) -> Question:
-        """The specs at a point; a value that a spec refuses is its sentence."""
+        """Return the three specs at a point; a spec that refuses its value raises InvalidParameter."""
         parts = _parts(self.base)
-        # a whole part before its fields, whatever their order
+        # a path such as "task" replaces the whole task, so it is applied before "task.snr" changes a field of it
         for path, value in sorted(zip(self.paths, at, strict=True), key=lambda pair: pair[0].count(".")):
             head, _, rest = path.partition(".")
             part = parts[head]
@@ -71,7 +76,7 @@ def _parts(base: Question) -> dict[str, Any]:
 
 
 def read_axes(base: Question, over: Any) -> Axes:
-    """Axes from {path: values} or from a list of {path: value}, checked."""
+    """Return the axes, checked, from a grid {path: values} or from a list of points [{path: value}, ...]."""
     if isinstance(over, Mapping):
         grid, columns = True, {str(path): _listed(path, values) for path, values in over.items()}
     elif isinstance(over, Sequence) and not isinstance(over, str) and all(isinstance(row, Mapping) for row in over):
@@ -113,7 +118,7 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def paths_of(base: Question) -> list[str]:
-    """Every path that can be swept: the parts, their fields, and the fields of these."""
+    """Return every path that can be swept: the parts, their fields, and the fields of nested specs."""
 
     def inside(prefix: str, value: Any) -> Iterator[str]:
         yield prefix
@@ -136,7 +141,7 @@ def check_path(base: Question, path: str) -> None:
 
 
 def _checked(base: Question, path: str, value: Any, i: int) -> Any:
-    """The value as its spec has it (2 is 2.0 for a real field); refused where the spec refuses it."""
+    """Return the value as its spec converts it (2 becomes 2.0 in a real field); raises what the spec raises."""
     if isinstance(value, float) and math.isnan(value):
         raise InvalidParameter(f"over[{path!r}]: value {i} is NaN; an axis needs numbers.")
     head, _, rest = path.partition(".")
@@ -153,7 +158,7 @@ def _checked(base: Question, path: str, value: Any, i: int) -> Any:
 
 
 def is_real(base: Question, path: str) -> bool:
-    """Whether a path is a real number that theory varies smoothly with."""
+    """Return whether the field at a path is a real number, with which the theory varies smoothly."""
     head, _, rest = path.partition(".")
     value: Any = _parts(base)[head]
     names = rest.split(".") if rest else []

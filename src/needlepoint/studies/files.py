@@ -16,12 +16,12 @@ from needlepoint.studies.sweeps import Simulation
 
 _KEYS = (*PARTS, "over", "also", "refine", "seed", "tol", "plot")
 _RANGE = ("from", "to", "points", "spacing")
-_MOST = 100_000
+_MOST = 100_000  # points in one range; more is taken for a typing error
 PLOT = ("metric", "x", "y", "kind", "levels")
 
 
 def read_study(path: Path, changes: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The arguments of `sweep`, and those of `plot`."""
+    """Return the arguments of `sweep` and those of `plot` from a study file, with `path=value` changes applied."""
     document = read_spec_file(path)
     for key in document:
         if key not in _KEYS:
@@ -76,12 +76,12 @@ def _values(values: Any) -> Any:
 
 
 def _value(value: Any) -> Any:
-    """Specs are written as in Python; other words stay as they are."""
+    """Return a value of the file: text with a parenthesis is read as a spec, anything else is kept."""
     return parse_value(value) if isinstance(value, str) and "(" in value else value
 
 
 def _range(path: Path, axis: str, table: Mapping[str, Any]) -> list[float]:
-    """{from = 0.1, to = 10, points = 40, spacing = "log"}."""
+    """Return the values of a range such as {from = 0.1, to = 10, points = 40, spacing = "log"}, both ends included."""
     for key in table:
         if key not in _RANGE:
             raise UnknownName(f"field of the range of {axis}", key, _RANGE)

@@ -12,10 +12,14 @@ from needlepoint.core.results import Measurement, Prediction
 
 @dataclass(frozen=True)
 class StudyPoint:
-    """`at` maps the swept paths to their values here; `message` says why there is no prediction or measurement.
+    """A point of a study.
 
-    `memory` has the comparisons that the study has made so far, under the `key` of what is compared: on the
-    attention-indexed model one solves the equations again for every target that was drawn.
+    at            the swept paths and their values here
+    prediction    what theory says, if it has been computed
+    measurements  what simulation says, one for each d
+    message       why there is no prediction or measurement
+    key, memory   comparisons that the study has made so far, by the `key` of what is compared. They are kept because
+                  a comparison on the attention-indexed model solves the equations again for every target drawn.
     """
 
     at: Mapping[str, Any]
@@ -27,12 +31,12 @@ class StudyPoint:
 
     @property
     def comparison(self) -> Comparison | None:
-        """Theory against simulation, where there are both and both can be used."""
+        """Return theory against simulation; None unless there are both and both can be used."""
         good = [m for m in self.measurements if m.status.ok]
         if self.prediction is None or not self.prediction.status.ok or not good:
             return None
         if self.key not in self.memory:
-            from needlepoint.theory.comparing import compare  # loads the theory
+            from needlepoint.theory.comparing import compare  # imported late, because it loads the theory
 
             self.memory[self.key] = compare(self.prediction, good)
         return self.memory[self.key]

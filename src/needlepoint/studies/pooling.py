@@ -1,4 +1,4 @@
-"""One measurement from many units of work: each seed was simulated by itself."""
+"""One measurement from many: every seed of a point was simulated as a job of its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from needlepoint.core.status import Status
 
 
 def pooled(parts: Sequence[Measurement]) -> Measurement:
-    """Means over the seeds with their standard errors; what is deterministic keeps its numerical error."""
+    """Return one measurement with means over the seeds and their standard errors.
+
+    Where nothing is random, so that the seeds only differ by rounding, the error stays a numerical one.
+    """
     first = parts[0]
     if len(parts) == 1:
         return first
@@ -43,7 +46,7 @@ def pooled(parts: Sequence[Measurement]) -> Measurement:
 def _pool(estimates: Sequence[Estimate]) -> Estimate:
     values = np.array([e.value for e in estimates])
     if all(e.kind == "numerical" for e in estimates) and np.all(np.isfinite(values)):
-        # nothing random: the seeds differ by rounding
+        # nothing is random here: the spread of the seeds is rounding and is added to the numerical error
         return Estimate(float(np.mean(values)), float(max(e.error for e in estimates) + np.ptp(values)))
     return mean_estimate(values)
 
@@ -61,13 +64,13 @@ def _overlaps(parts: Sequence[Measurement]) -> dict[str, Any]:
 
 
 def _notes(parts: Sequence[Measurement]) -> tuple[str, ...]:
-    """Every note once; one that only some seeds have says how many, because it speaks of its own seed alone."""
+    """Return every note once; a note that not all seeds have is given with the number of seeds that do."""
     times = Counter(note for p in parts for note in dict.fromkeys(p.notes))
     return tuple(note if n == len(parts) else f"{note} ({n} of {len(parts)} seeds)" for note, n in times.items())
 
 
 def _spectrum(parts: Sequence[Measurement]) -> TrainedSpectrum | None:
-    """The eigenvalues of all seeds, a row each."""
+    """Return the eigenvalues (seeds, d) of all seeds; None unless every seed has them."""
     found = [p.spectrum for p in parts if p.spectrum is not None]
     if len(found) < len(parts):
         return None
@@ -75,7 +78,7 @@ def _spectrum(parts: Sequence[Measurement]) -> TrainedSpectrum | None:
 
 
 def _values(parts: Sequence[Measurement]) -> dict[str, np.ndarray]:
-    """The values of every repeat of all seeds, in the order of the rows of the spectrum."""
+    """Return the values (seeds,) of each metric, in the order of the rows of the spectrum."""
     shared = [name for name in parts[0].values if all(name in p.values for p in parts)]
     return {name: np.concatenate([p.values[name] for p in parts]) for name in shared}
 

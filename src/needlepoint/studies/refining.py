@@ -22,9 +22,11 @@ Index = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Refine:
-    """Halve the cells of the grid `levels` times where their corners differ.
+    """Halve the cells of the grid where their corners differ, `levels` times over.
 
-    `on` is "status", "stable" or "branch", or the name of a metric with the `level` whose contour is sought.
+    on      what is compared at the corners: "status", "stable" or "branch", or the name of a metric
+    levels  how often cells are halved, from 1 to 12
+    level   for a metric, the value whose contour is sought: corners differ if they lie on both sides of it
     """
 
     on: str = "status"
@@ -52,7 +54,7 @@ class Refine:
             raise InvalidParameter("refine: no axis has two or more real numbers in order, so there are no cells.")
 
     def directions(self, axes: Axes) -> list[int]:
-        """The axes that are refined: real fields with at least two increasing or decreasing finite values."""
+        """Return the numbers of the axes that are refined: real fields with two or more finite values in order."""
         found = []
         for i, (path, values) in enumerate(zip(axes.paths, axes.values, strict=True)):
             real = is_real(axes.base, path) and all(isinstance(v, float) and math.isfinite(v) for v in values)
@@ -62,7 +64,7 @@ class Refine:
         return found
 
     def label(self, prediction: Prediction | None) -> Any:
-        """What must agree between the corners of a cell."""
+        """Return what the corners of a cell must agree in, for the cell not to be halved."""
         if prediction is None:
             return "failed"
         if self.on in LABELS:
@@ -75,7 +77,11 @@ class Refine:
         return bool(value > (self.level or 0.0)) if math.isfinite(value) else "not finite"
 
     def stages(self, axes: Axes, lookup: Lookup) -> Iterator[list[At]]:
-        """The new points of each level; `lookup` answers for those of the levels before."""
+        """Yield the list of new points of each level; `lookup` gives the predictions at the points of levels before.
+
+        Points are known by whole numbers: `slice_` has the indices of the axes that are not refined, `index` the places
+        on the lattice of the finest level along those that are.
+        """
         along = self.directions(axes)
         size = 2**self.levels
         counts = [size * (len(axes.values[i]) - 1) for i in along]
@@ -113,7 +119,10 @@ class Refine:
 
 
 def _lattice(values: tuple[float, ...], size: int) -> list[float]:
-    """The axis with size - 1 values more in every interval, evenly or (where the axis is so) by equal ratios."""
+    """Return the axis with size - 1 new values in every interval.
+
+    They are evenly spaced, or at equal ratios where the values of the axis are closer to equal ratios than to even.
+    """
     x = np.array(values)
     even = np.ptp(np.diff(x)) / np.abs(np.mean(np.diff(x)))
     ratios = np.diff(np.log(np.abs(x))) if np.all(x > 0) or np.all(x < 0) else None

@@ -25,11 +25,11 @@ from needlepoint.studies.storage.store import MEMORY, Store, StoreError
 from needlepoint.studies.sweeps import Simulation, Sweep
 
 OLDER = "computed with another version of the numbers; `study retry` (or the sweep) computes it again."
-"""Said of a point whose row in the store is of another `NUMBERS_VERSION`."""
+"""The message of a point whose row in the store is of another `NUMBERS_VERSION`."""
 
 
 class _NotComputed(Exception):
-    """A point that is asked for has no row yet."""
+    """Raised where refinement asks for a point that has not been computed yet."""
 
 
 class Study:
@@ -38,7 +38,8 @@ class Study:
     def __init__(self, definition: Sweep, store: Store):
         self.definition, self.store = definition, store
         self._comparisons: dict[Hashable, Comparison] = {}
-        self._older: set[tuple[Any, ...]] | None = None  # questions that the store answers with other numbers
+        # (verb, task, model, learner) whose stored answers are of another NUMBERS_VERSION; None: not yet read
+        self._older: set[tuple[Any, ...]] | None = None
 
     # --- computing -------------------------------------------------------------------------------
 
@@ -52,10 +53,10 @@ class Study:
         retry: bool = False,
         report: Report = silent,
     ) -> Tally:
-        """Compute what is missing (with `retry` also what failed) and say how it went."""
+        """Compute what is missing (with `retry` also what failed); return the tally. The options are as in `sweep`."""
         chosen = executor_named(executor, workers=workers, memory=memory, address=address)
         s, tally = self.definition, Tally(len(self.definition))
-        self._comparisons.clear()  # points may be computed again
+        self._comparisons.clear()  # points may be computed again, which makes their comparisons stale
         self._older = None
         with started(chosen):
             run(s.theory_units(), self.store, chosen, tally, report, retry)
@@ -75,26 +76,26 @@ class Study:
 
     @property
     def axes(self) -> dict[str, tuple[Any, ...]]:
-        """The swept paths and their values."""
+        """Return the values of each axis by its path; for a list of points, the columns of the list."""
         return dict(zip(self.paths, self.definition.axes.values, strict=True))
 
     @property
     def grid(self) -> bool:
-        """Whether the points are the full grid of the axes, the last varying fastest."""
+        """Return whether the points are the full grid of the axes, the last varying fastest."""
         return self.definition.axes.grid and self.definition.refine is None
 
     def __len__(self) -> int:
         return sum(1 for _ in self._places())
 
     def points(self) -> Iterator[StudyPoint]:
-        """Every point with what is known there, in the order of the grid, refined points last."""
+        """Yield every point with what is known there, in the order of the grid, refined points last."""
         return (self._point(at) for at in self._places())
 
     def _places(self) -> Iterator[At]:
         s = self.definition
         yield from s.axes.points()
         if s.refine is not None:
-            with contextlib.suppress(_NotComputed):  # how it goes on is not known yet
+            with contextlib.suppress(_NotComputed):  # the next points depend on predictions that are still missing
                 for new in s.refine.stages(s.axes, self._prediction):
                     yield from new
 
@@ -122,7 +123,7 @@ class Study:
         return (outcome.result, "") if outcome.state == "done" else (None, outcome.message)
 
     def _is_older(self, job: Job) -> bool:
-        """Whether the store has an answer to this question that was computed with other numbers."""
+        """Return whether the store has an answer to this question from another `NUMBERS_VERSION`."""
         if self._older is None:
             self._older = self.store.older()
         return (job.verb, *(job.text[part] for part in PARTS)) in self._older
@@ -134,30 +135,33 @@ class Study:
         return outcome.result if outcome.state == "done" else None
 
     def failures(self) -> list[tuple[dict[str, Any], str]]:
-        """Where there is no result, and why."""
+        """Return (swept values, reason) of every point that lacks a prediction or a measurement."""
         return [(dict(p.at), p.message) for p in self.points() if p.message]
 
     @property
     def worst(self) -> float:
-        """The largest |z| of theory against simulation over all points; NaN without any."""
+        """Return the largest |z| of theory against simulation over all points; NaN if there is none or any is NaN."""
         found = [c.worst for p in self.points() if (c := p.comparison) is not None]
         return math.nan if any(map(math.isnan, found)) else max(found, default=math.nan)
 
     # --- tables ----------------------------------------------------------------------------------
 
     def to_xarray(self) -> Any:
-        """An xarray.Dataset: dimensions are the axes (a list has one, `point`), and `d` for simulations."""
+        """Return an xarray.Dataset whose dimensions are the axes, and `d` for simulations.
+
+        A list of points, or a refined grid, has the one dimension `point` instead of the axes.
+        """
         return tables.to_xarray(self)
 
     def to_netcdf(self, path: str | Path) -> None:
         tables.to_netcdf(self, path)
 
     def to_dataframe(self) -> Any:
-        """A pandas.DataFrame, one row a point and (with simulation) a d."""
+        """Return a pandas.DataFrame with one row per point and, with simulation, per d."""
         return tables.to_dataframe(self)
 
     def to_csv(self, path: str | Path) -> None:
-        """One row a point and (with simulation) a d."""
+        """Write a CSV file with one row per point and, with simulation, per d."""
         tables.to_csv(self, path)
 
     def __str__(self) -> str:
@@ -208,10 +212,27 @@ def sweep(
     limit: float = LIMIT,
     report: Report = silent,
 ) -> Study:
-    """Predictions (and with `also` simulations) over a grid {path: values} or a list of points [{path: value}, ...].
+    """Compute predictions, and with `also` simulations, over many values of any fields; return them as a Study.
 
-    With `store` everything is kept in that sqlite file: what is there is not computed again, and an interrupted sweep
-    goes on where it was. Points that fail stay, with their reason; `retry` tries these again.
+    task      what is to be learned, such as SpikedSLR(tokens=2, snr=1)
+    model     what is trained; None for learners without a model
+    learner   how it is trained
+    over      a grid {path: values} or a list of points [{path: value}, ...], with paths such as "task.snr"
+    also      Simulation(d=..., repeats=...) to simulate at the points too
+    refine    Refine(on=..., levels=...) to add points between those of the grid where the answer changes
+    seed      seed of the predictions; simulations take theirs from `also`
+    tol       bound on a residual or on an integral's error; None is the solver's own choice
+    store     sqlite file that keeps all points; None keeps them in memory
+    executor  "serial", "processes", "dask", or an executor such as Processes(...) or Dask(...)
+    workers   number of worker processes; None is one per core ("processes") or dask's own choice ("dask")
+    memory    memory of all workers together, in bytes or as "4 GB", for "processes"; None is 80 % of what is free
+    address   address of a running dask scheduler, such as "tcp://host:8786"; None starts one on this machine
+    retry     whether points that failed before are computed again
+    limit     largest number of predictions and simulations together; a sweep with more is refused
+    report    function that is called with the Tally, how far the run is, whenever points are finished
+
+    What is in the store already is not computed again, and an interrupted sweep goes on where it was. Points that fail
+    stay in the study, with their reason.
     """
     if store is not None and not isinstance(store, (str, Path)):
         raise InvalidParameter(f"sweep(store={store!r}): store must be the name of a file.")
@@ -227,7 +248,7 @@ def sweep(
 
 
 def open_study(path: str | Path, *, readonly: bool = False) -> Study:
-    """The study in a store that `sweep` has written."""
+    """Return the study in a store that `sweep` has written; `readonly` opens it without writing to it."""
     store = Store(path, create=False, readonly=readonly)
     try:
         document = store.meta("study")
@@ -239,7 +260,7 @@ def open_study(path: str | Path, *, readonly: bool = False) -> Study:
         raise InvalidParameter(f"{path} has points but no study; `reproduce` keeps the points of figures there.")
     try:
         return Study(Sweep.from_json(document), store)
-    except NeedlepointError:  # such as an activation that is not known here
+    except NeedlepointError:  # its message is clear already, for example that an activation is not known here
         store.close()
         raise
     except Exception as error:

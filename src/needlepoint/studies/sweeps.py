@@ -1,4 +1,7 @@
-"""What a study is: a question, what it goes over, and the plan of its work, a function of the study alone."""
+"""The definition of a study (a question and what it goes over), and the plan of its work.
+
+The plan depends on the definition alone, and not on executors or on what is in the store already.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,21 @@ from needlepoint.studies.refining import Refine
 from needlepoint.studies.storage.codec import decode, encode
 
 CURVE = 16
-"""Points that are followed by continuation in one go."""
+"""Most points of one curve along which the solver starts each point from the solution of the one before."""
 
 CHUNK = 128
-"""Points solved in one batch."""
+"""Most points that are solved in one batch."""
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """Simulate at every point too: at one or several d, `repeats` seeds each, every seed a unit of work.
+    """Simulate at the points of a sweep too.
 
-    `at` restricts the points: {"task.snr": [1, 5]} simulates there only.
+    d        dimension of a token, or several of them
+    repeats  number of simulations for each point and d, every one a unit of work with a seed of its own
+    seed     number from which these seeds are derived
+    samples  number of test sequences per simulation
+    at       values to which simulations are restricted, such as {"task.snr": [1, 5]}; None simulates everywhere
     """
 
     d: int | tuple[int, ...]
@@ -57,7 +64,7 @@ class Simulation:
             object.__setattr__(self, name, int(getattr(self, name)))
 
     def within(self, axes: Axes) -> Simulation:
-        """A copy whose places are values of the axes as these have them."""
+        """Return a copy whose `at` is checked against the axes and converted as their values are."""
         at = {}
         for path, values in (self.at or {}).items():
             if path not in axes.paths:
@@ -102,7 +109,7 @@ class Sweep:
         limit: float = LIMIT,
         thorough: bool = True,
     ) -> Sweep:
-        """Checked: paths, values, size, and if `thorough` every point (see `check`)."""
+        """Return a definition whose paths, values and size are checked, and with `thorough` its questions (`check`)."""
         from needlepoint.core.dispatch import check_question, check_tolerance
 
         check_question("sweep", task, model, learner, seed)
@@ -127,7 +134,7 @@ class Sweep:
         return made
 
     def __len__(self) -> int:
-        """Points of theory and units of simulation, refinement not counted."""
+        """Return the number of predictions and simulations, without those that refinement may add."""
         per = self.also.repeats * len(self.also.sizes) if self.also else 0
         at = self.also.at if self.also and self.also.at else {}
         if self.axes.grid:
@@ -138,7 +145,10 @@ class Sweep:
         return len(self.axes) + per * simulated
 
     def check(self) -> None:
-        """Every question can be asked, and written down and read again."""
+        """Check that there is a rule for every question, and that its specs survive being written and read again.
+
+        One question is checked for every combination of types.
+        """
         from needlepoint.core.dispatch import find
         from needlepoint.theory.predicting import load_rules as load_predictions
 
@@ -167,7 +177,7 @@ class Sweep:
         return Job("predict", self.axes.question(at), options)
 
     def simulations(self, at: At, prediction: Job) -> list[list[Job]]:
-        """One job a seed for each size; empty where nothing is simulated. Seeds of different points differ."""
+        """Return the jobs for each d, one per seed; empty where nothing is simulated. Points have different seeds."""
         if self.also is None or not self._wanted(at):
             return []
         a = self.also
@@ -182,7 +192,7 @@ class Sweep:
     def _wanted(self, at: At) -> bool:
         chosen = self.also.at if self.also else None
         if self.refine is not None and not all(x in v for x, v in zip(at, self.axes.values, strict=True)):
-            return False  # between the points of the grid
+            return False  # points that refinement has added are not simulated
         here = dict(zip(self.axes.paths, at, strict=True))
         return not chosen or all(here[path] in values for path, values in chosen.items())
 
@@ -192,7 +202,7 @@ class Sweep:
     # --- the plan --------------------------------------------------------------------------------
 
     def theory_units(self, points: Sequence[At] | None = None) -> Iterator[Unit]:
-        """Chunks of curves that share their static shape, and single points where theory has no batches."""
+        """Yield the units of the predictions at all points of the axes, or at the given points (see `plan`)."""
         curves = self.axes.curves() if points is None else ((at,) for at in points)
         return plan((self.prediction(at) for at in curve) for curve in curves)
 
@@ -227,7 +237,12 @@ class Sweep:
 
 
 def plan(curves: Iterator[Iterator[Job]]) -> Iterator[Unit]:
-    """Units of predictions: pieces of curves with one static shape are gathered into chunks as they come."""
+    """Yield units of predictions.
+
+    Curves are cut into pieces of at most `CURVE` points, and pieces that one compiled kernel can solve (their
+    `static_key` is the same) are gathered into batches of at most `CHUNK` points, as they come. A point for which the
+    theory has no batches is a unit by itself.
+    """
     open_chunks: dict[Hashable, list[list[Job]]] = {}
     for curve in curves:
         last: Hashable = None

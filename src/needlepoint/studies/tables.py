@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def rows(study: Study) -> Iterator[dict[str, Any]]:
-    """One row a point and (with simulation) a d: the values of the axes, then theory, simulation and z."""
+    """Yield one row per point and, with simulation, per d: the values of the axes, then theory, simulation and z."""
     for point in study.points():
         head = {path: _cell(value) for path, value in point.at.items()}
         theory = _theory(point)
@@ -55,7 +55,7 @@ def _measured(point: StudyPoint) -> list[dict[str, Any]]:
 
 
 def _cell(value: Any) -> Any:
-    """A value of an axis as a table has it: numbers and words as they are, specs as their text."""
+    """Return the value of an axis for a table: numbers and words as they are, specs, tuples and None as text."""
     return repr(value) if isinstance(value, (Spec, tuple)) or value is None else value
 
 
@@ -64,7 +64,7 @@ def columns(table: list[dict[str, Any]]) -> list[str]:
 
 
 def to_csv(study: Study, path: str | Path) -> None:
-    # twice over the points rather than all of them in memory
+    # the points are read twice (for the columns, then for the rows) rather than all kept in memory
     names = list(dict.fromkeys(name for row in rows(study) for name in row))
     try:
         with Path(path).open("w", newline="") as file:
@@ -81,7 +81,10 @@ def to_dataframe(study: Study) -> Any:
 
 
 def to_xarray(study: Study) -> Any:
-    """Theory over the axes; simulations over the axes and `d`; statuses as their codes."""
+    """Return an xarray.Dataset: theory over the axes, simulations over the axes and `d`, statuses as integer codes.
+
+    A study that is not a full grid has the one dimension `point`. The code of a missing result is -1.
+    """
     xarray = _module("xarray")
     points = list(study.points())
     shape = tuple(len(v) for v in study.axes.values()) if study.grid else (len(points),)

@@ -24,15 +24,18 @@ from needlepoint.studies.execution.machine import WORKER_BYTES, bytes_of, cores,
 from needlepoint.studies.execution.work import PLAIN, Outcome, solve
 
 Finished = tuple[int, list[Outcome] | str]
-"""The number of a unit, and its outcomes or why there are none."""
+"""The number of a unit, and its outcomes or the reason why there are none."""
 
-_DEATHS = 3  # times a unit may lose its worker
-_STILLBORN = 3  # workers in a row that may die before they begin
-_LOOK = 0.5  # seconds between looks at the memory
+_DEATHS = 3  # a unit whose worker has died this many times is given up: the unit itself is the likely cause
+_STILLBORN = 3  # workers in a row that may die before they report ready; more means that no worker can start at all
+_LOOK = 0.5  # seconds between two measurements of the memory that the workers hold
 
 
 class Executor(Protocol):
-    """Units go in by `submit` and come out of `wait` in any order; `width` is how many to have under way."""
+    """What computes units: they go in by `submit` and come out of `wait`, in any order.
+
+    `width` is how many units should be submitted and not yet finished at any time.
+    """
 
     name: str
 
@@ -46,12 +49,12 @@ class Executor(Protocol):
     def wait(self, timeout: float) -> list[Finished]: ...
 
     def stop(self) -> None:
-        """Let go of everything, at once."""
+        """Abandon all units and release all processes, without waiting for anything to finish."""
 
 
 @dataclass
 class Serial:
-    """In this process, one unit after another."""
+    """Computes in this process, one unit after another."""
 
     name: str = "serial"
     width: int = 1
@@ -78,15 +81,16 @@ class Serial:
 class _Worker:
     process: Any
     pipe: Connection
-    number: int | None = None  # the unit it works on
-    ready: bool = False
+    number: int | None = None  # the unit it works on; None if it is idle
+    ready: bool = False  # whether it has reported that it has started
 
 
 class Processes:
     """A pool of processes on this machine: spawned, one BLAS thread each, within a budget of memory.
 
-    `memory` is in bytes or as "4 GB"; none is 80 % of what is free. A worker that dies is replaced and its unit given
-    to another. If all workers together exceed the budget the largest is stopped and its unit computed alone.
+    `workers` is None for one per core, and less where memory is short. `memory` is in bytes or as "4 GB"; None is 80 %
+    of what is free. A worker that dies is replaced and its unit given to another. If all workers together exceed the
+    budget, the largest is stopped and its unit is computed later, while no other unit is.
     """
 
     name = "processes"
@@ -118,7 +122,7 @@ class Processes:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         before = {name: os.environ.get(name) for name in PLAIN}
-        os.environ.update(PLAIN)  # read by the BLAS of the new process when it is loaded
+        os.environ.update(PLAIN)  # the child inherits these; BLAS reads the number of threads once, when it is loaded
         try:
             process = context.Process(target=_work, args=(theirs,), daemon=True)
             with _deaf():
@@ -138,7 +142,11 @@ class Processes:
         self._hand_out()
 
     def _hand_out(self) -> None:
-        """Give units to idle workers; one that is to be computed alone waits until all are idle, and so do others."""
+        """Give units to idle workers.
+
+        A unit that is to be computed alone waits until all workers are idle; no other unit is given out until then, nor
+        while it is computed.
+        """
         idle = [w for w in self._pool if w.number is None]
         lonely = any(w.number in self._too_large for w in self._pool if w.number is not None)
         for worker in idle:
@@ -152,7 +160,7 @@ class Processes:
 
     def _give(self, worker: _Worker, number: int) -> None:
         worker.number = number
-        with contextlib.suppress(OSError):  # it has just died: its sentinel says so
+        with contextlib.suppress(OSError):  # the worker has just died; `wait` notices by its sentinel and replaces it
             worker.pipe.send((number, self._units[number]))
 
     def wait(self, timeout: float) -> list[Finished]:
@@ -183,7 +191,7 @@ class Processes:
         return number, outcomes
 
     def _bury(self, worker: _Worker) -> list[Finished]:
-        """Replace a dead worker; its unit is tried again a few times."""
+        """Replace a dead worker and queue its unit again; return the unit as failed after `_DEATHS` attempts."""
         self._pool.remove(worker)
         worker.pipe.close()
         worker.process.join()
@@ -244,7 +252,11 @@ class Processes:
 
 @contextlib.contextmanager
 def _deaf() -> Iterator[None]:
-    """Processes that are started here do not hear Ctrl-C, from their first moment; this one hears it afterwards."""
+    """Block Ctrl-C inside this context.
+
+    Processes started here inherit the block, so that Ctrl-C cannot kill them while they start. This process receives a
+    Ctrl-C from meanwhile when the context ends.
+    """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -256,8 +268,10 @@ def _deaf() -> Iterator[None]:
 
 
 def _work(pipe: Connection) -> None:
-    """The life of a worker: units from the pipe until it closes, or until the coordinator is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the coordinator's to handle
+    """Compute units from the pipe until it closes, or until the coordinating process is gone. Runs in a worker."""
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches all processes of a terminal; the coordinator acts on it
     parent = os.getppid()
 
     def watch() -> None:
@@ -277,7 +291,7 @@ def _work(pipe: Connection) -> None:
 
 @contextlib.contextmanager
 def started(executor: Executor) -> Iterator[Executor]:
-    """The executor at work; it is stopped at the end, whatever happens."""
+    """Start the executor for the time of this context; it is stopped at the end, whatever happens."""
     try:
         executor.start()
         yield executor
@@ -295,7 +309,7 @@ def executor_named(
     memory: float | str | None = None,
     address: str | None = None,
 ) -> Executor:
-    """The executor of this name, or the one given."""
+    """Return the executor of this name, or the one given; the options are as in `sweep`."""
     if not isinstance(executor, str):
         if isinstance(executor, type) or not hasattr(executor, "submit"):
             names = ", ".join(NAMES)

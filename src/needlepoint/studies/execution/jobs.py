@@ -1,4 +1,4 @@
-"""What is computed: a job is one call of a verb, a unit is what a worker is given at once."""
+"""What is computed: a job is one call of `predict` or `simulate`, a unit is the jobs that a worker gets at once."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ Question = tuple[Spec, Spec | None, Spec | None]
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A public function of the package, called with the specs and options.
+    """One call of a public function of the package (`verb`) with specs and options.
 
-    `follow` is the prediction whose resolved specs and overlaps a simulation takes.
+    `follow` is the prediction that a simulation waits for: the simulation takes its resolved specs (for example the
+    penalty that was found optimal) and its overlaps.
     """
 
     verb: str
@@ -28,7 +29,7 @@ class Job:
 
     @functools.cached_property
     def text(self) -> dict[str, str | None]:
-        """The canonical JSON of each part."""
+        """Return the canonical JSON of each part, by its name."""
         parts = [None if s is None else canonical(s.to_json()) for s in self.question]
         return {
             **dict(zip(("task", "model", "learner"), parts, strict=True)),
@@ -37,15 +38,18 @@ class Job:
 
     @functools.cached_property
     def id(self) -> str:
-        """A hash of the call; jobs with the same id have the same answer."""
+        """Return a hash of the call; jobs with the same id have the same answer."""
         after = None if self.follow is None else self.follow.id
         return digest(NUMBERS_VERSION, self.verb, sorted(self.text.items()), after)
 
 
 @dataclass(frozen=True, eq=False)
 class Unit:
-    """Jobs that a worker is given at once. Where they are solved together, `curves` are their numbers along each
-    curve, and the answers belong to this company: `chunk` names it. Otherwise it is empty.
+    """Jobs that a worker is given at once.
+
+    Where they are solved together in one batch, `curves[i]` is how many of them lie on curve i, in order. Their last
+    digits then depend on which jobs share the batch, so `chunk` identifies the batch. A unit of a single job that is
+    computed by itself has no curves, and its `chunk` is empty.
     """
 
     jobs: Sequence[Job]

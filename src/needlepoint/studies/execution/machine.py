@@ -9,18 +9,18 @@ from pathlib import Path
 from needlepoint.core.errors import InvalidParameter, shown
 
 WORKER_BYTES = 700e6
-"""What a worker takes before it has done anything, with some room."""
+"""Bytes of memory that a worker holds before it has computed anything, with some room."""
 
-_SHARE = 0.8  # of the free memory that is taken if nothing is said
+_SHARE = 0.8  # share of the free memory that the workers may take if the user gives no budget
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def resident(pid: int) -> float:
-    """Bytes of memory that a process holds; 0 where the system does not tell."""
+    """Return the bytes of memory that a process holds; 0 where the system does not tell."""
     try:
         return float(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
@@ -28,7 +28,7 @@ def resident(pid: int) -> float:
 
 
 def free_memory() -> float:
-    """Bytes of memory that are free; 4 GB where the system does not tell."""
+    """Return the bytes of memory that are free; 4 GB where the system does not tell."""
     try:
         found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
     except OSError:
@@ -40,7 +40,7 @@ _UNITS = {"": 1.0, "B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 
 
 def bytes_of(memory: float | str | None) -> float:
-    """A memory budget in bytes, from a number or from words as '4 GB'; None is a share of what is free."""
+    """Return a memory budget in bytes, from a number or a text such as '4 GB'; None gives `_SHARE` of what is free."""
     if memory is None:
         return _SHARE * free_memory()
     text = memory if isinstance(memory, str) else shown(memory)

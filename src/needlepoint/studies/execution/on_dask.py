@@ -13,8 +13,8 @@ from needlepoint.core.kinds import is_whole
 from needlepoint.studies.execution.executors import Finished
 from needlepoint.studies.execution.work import solve
 
-_CONNECT = 30.0  # seconds to wait for a scheduler
-_COUNT = 2.0  # seconds between counts of the cluster's threads
+_CONNECT = 30.0  # seconds to wait for the scheduler to answer
+_COUNT = 2.0  # seconds between two counts of the cluster's threads, because asking costs a round trip
 
 
 class Dask:
@@ -35,7 +35,7 @@ class Dask:
             raise InvalidParameter(f"Dask(workers={workers!r}): a cluster that is there has its workers; leave it out.")
         self.where, self.workers = where, workers
         self._client: Any = None
-        self._made: list[Any] = []  # what is ours to close
+        self._made: list[Any] = []  # client and cluster that were made here, and that `stop` therefore closes
         self._futures: dict[Any, int] = {}
         self._width, self._counted = 4, -_COUNT
 
@@ -61,7 +61,8 @@ class Dask:
 
     @property
     def width(self) -> int:
-        """Two units a thread, so that no worker waits for the next; a few while the cluster has yet to grow."""
+        """Return two units per thread, so that no worker waits for its next one; at least 4, as a cluster may have no
+        threads yet."""
         if time.monotonic() - self._counted > _COUNT:
             self._counted, self._width = time.monotonic(), max(4, 2 * sum(self._client.nthreads().values()))
         return self._width
@@ -93,7 +94,7 @@ class Dask:
 
     def stop(self) -> None:
         if self._futures:
-            with contextlib.suppress(Exception):  # a scheduler that is gone has nothing to cancel
+            with contextlib.suppress(Exception):  # if the scheduler is gone there is nothing left to cancel
                 self._client.cancel(list(self._futures), force=True)
             self._futures.clear()
         for made in self._made:
@@ -103,7 +104,7 @@ class Dask:
 
 
 def _listening(cluster: Any) -> None:
-    """Refuse an address where nobody answers, before a client begins to wait for it."""
+    """Raise InvalidParameter for an address at which nothing answers, before a dask client begins to wait for it."""
     if not isinstance(cluster, str):
         return
     try:

@@ -17,12 +17,22 @@ from needlepoint.studies.execution.jobs import Job, Unit
 from needlepoint.studies.execution.work import Outcome, message
 from needlepoint.studies.storage.store import Store
 
-_POLL = 0.2  # seconds between looks at what other processes have under way
+_POLL = 0.2  # seconds to wait for finished units before looking again at the units that other processes have claimed
 
 
 @dataclass
 class Tally:
-    """How far a run is: jobs with an answer, those found in the store, those without a result, those flagged."""
+    """How far a run is, in numbers of jobs.
+
+    total    jobs that are known of; refinement adds to them
+    done     jobs with an outcome, of whatever kind
+    reused   those of `done` that were in the store already
+    failed   those of `done` without a result
+    flagged  those of `done` whose result says that it cannot be used as it is
+    last     status of the latest job, or what is being waited for
+    job      the latest job
+    began    time.monotonic() at the start
+    """
 
     total: int
     done: int = 0
@@ -35,16 +45,16 @@ class Tally:
 
     @property
     def rate(self) -> float:
-        """Computed jobs a second."""
+        """Return jobs computed per second; those that were in the store already do not count."""
         return (self.done - self.reused) / max(time.monotonic() - self.began, 1e-9)
 
     @property
     def left(self) -> float:
-        """Seconds, at the rate so far; infinite while nothing has been computed."""
+        """Return the seconds left at the rate so far; infinite while nothing has been computed."""
         return (self.total - self.done) / self.rate if self.rate else float("inf")
 
     def count(self, job: Job, state: str, status: str, result: Callable[[], Result]) -> None:
-        """Take a job into account; `result` is asked for where its status does not say whether it can be used."""
+        """Count a job. `result` is only called where the status alone does not say whether the result can be used."""
         self.done += 1
         self.job = job
         self.total = max(self.total, self.done)
@@ -64,9 +74,10 @@ def silent(_: Tally) -> None:
 def run(
     units: Iterable[Unit], store: Store, executor: Executor, tally: Tally, report: Report = silent, retry: bool = False
 ) -> None:
-    """Compute what the store does not have. Units that another process has taken are waited for.
+    """Compute the units that the store does not have, and wait for those that another process has claimed.
 
-    Nothing is lost when this is interrupted: finished points are stored, and what was under way is given back.
+    With `retry`, jobs that failed are computed again. Nothing is lost when this is interrupted: finished jobs are in
+    the store, and the claims on unfinished units are given up.
     """
     source, others = iter(units), deque[Unit]()
     under_way: dict[int, Unit] = {}
@@ -102,7 +113,10 @@ def run(
 def _next(
     source: Iterator[Unit], others: deque[Unit], store: Store, tally: Tally, report: Report, retry: bool
 ) -> Unit | None:
-    """The next unit that is ours to compute: fresh ones first, then those that another process gave up."""
+    """Return the next unit that this process is to compute, and claim it; None if there is none now.
+
+    New units come first, then `others`, which another process had claimed when they were last looked at.
+    """
     waiting = len(others)
     for unit in itertools.chain(source, (others.popleft() for _ in range(waiting))):
         if not store.missing(unit, retry):
@@ -136,7 +150,7 @@ def _store(unit: Unit, outcomes: list[Outcome], store: Store, tally: Tally, repo
 
 
 def _follow(unit: Unit, store: Store) -> list[Outcome] | None:
-    """Outcomes of jobs that cannot be computed because the prediction they follow has no weights to measure at."""
+    """Return failed outcomes if the prediction that a job follows failed or has no weights to measure at; else None."""
     for job in unit.jobs:
         if job.follow is None:
             continue
@@ -153,7 +167,7 @@ def _follow(unit: Unit, store: Store) -> list[Outcome] | None:
 
 
 def _followed(unit: Unit, store: Store) -> dict[str, Result]:
-    """The predictions that the jobs of a unit follow, by their ids."""
+    """Return the predictions that the jobs of a unit follow, by job id."""
     wanted: dict[str, Job] = {job.follow.id: job.follow for job in unit.jobs if job.follow is not None}
     found = {name: store.get(name) for name in wanted}
     return {name: outcome.result for name, outcome in found.items() if outcome is not None}

@@ -19,12 +19,22 @@ from needlepoint.studies.execution.jobs import Unit
 from needlepoint.studies.storage.codec import Arrays, decode, encode
 
 PLAIN = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NPROC": "1"}
-"""Environment of a worker: one thread for BLAS and (NPROC) for XLA, because there is a worker a core."""
+"""Environment of a worker: one thread for BLAS and (NPROC) for XLA, because there is one worker per core."""
 
 
 @dataclass
 class Outcome:
-    """What became of a job. `state` is done or failed; a result whose status is not CONVERGED is done."""
+    """What became of a job, as it is stored.
+
+    id         of the job
+    state      "done" if there is a result (of whatever status), "failed" if there is none
+    status     status of the result, or the name of the error
+    message    notes of the result, or the sentence of the error
+    seed       seed of the call
+    seconds    time it took
+    metrics    (name, value, error, kind) of every metric
+    document   the result as JSON, whose arrays are in `arrays`
+    """
 
     id: str
     state: str
@@ -42,14 +52,14 @@ class Outcome:
 
 
 def message(unit: Unit, followed: dict[str, Any]) -> dict[str, Any]:
-    """The unit as plain data; `followed` has the results of the predictions that its jobs follow."""
+    """Return the unit as plain data for a worker; `followed` has the predictions that its jobs follow, by job id."""
     calls = []
     for job in unit.jobs:
         specs, options = job.question, dict(job.options)
         if job.follow is not None:
             chosen = followed[job.follow.id]
-            specs = chosen.resolved or job.question  # nothing to choose: the question as it is
-            if isinstance(chosen.learner, Population):  # the others find their weights by training
+            specs = chosen.resolved or job.question  # without `resolved` there was nothing for the library to choose
+            if isinstance(chosen.learner, Population):  # every other learner finds its weights by training
                 options["overlaps"] = chosen.overlaps
         arrays: Arrays = {}
         calls.append(
@@ -67,7 +77,8 @@ def message(unit: Unit, followed: dict[str, Any]) -> dict[str, Any]:
 
 
 def _homes(spec: Spec) -> set[str]:
-    """Modules that a worker has to import to know this spec: those of a user's activations."""
+    """Return the modules outside this package that define the spec and its nested specs, such as a user's activation;
+    a worker has to import them."""
     found = {type(spec).__module__}
     for value in vars(spec).values():
         if isinstance(value, Spec):
@@ -76,25 +87,29 @@ def _homes(spec: Spec) -> set[str]:
 
 
 def solve(unit: dict[str, Any], progress: Progress = silent) -> list[Outcome]:
-    """The outcomes of a unit, in order; a job that fails is an outcome too."""
+    """Return the outcomes of a unit, one per job in order; a job that fails has an outcome too."""
     for module in unit["imports"]:
-        with contextlib.suppress(ImportError):  # the spec itself will say that it is unknown
+        with contextlib.suppress(ImportError):  # reading the spec fails below, with a better message
             importlib.import_module(module)
-    # one BLAS thread: sums then have one order, and every executor the same bits
+    # with one BLAS thread sums are taken in one order, so that every executor gives the same bits
     with _libraries().limit(limits=1):
         if unit["curves"]:
             found = _together(unit, progress)
             if isinstance(found, list):
                 return found
             alone = [_alone(call, progress) for call in unit["calls"]]
-            for outcome in alone:  # the numbers are as good, but somebody should know
+            for outcome in alone:  # the numbers are as good as in a batch, but the defect should be seen
                 outcome.message = f"{outcome.message} {found}".strip()
             return alone
         return [_alone(call, progress) for call in unit["calls"]]
 
 
 def _together(unit: dict[str, Any], progress: Progress) -> list[Outcome] | str:
-    """Curves in one batch; why not, where one of its points cannot be asked and each has to answer for itself."""
+    """Return the outcomes of curves solved in one batch, or a text if the batch failed and each job is to be computed
+    alone.
+
+    The text is empty where a point of the batch is refused, as its own outcome will say so; for a defect it says which.
+    """
     from needlepoint.theory.curves import predict_curves
 
     start, calls = time.perf_counter(), unit["calls"]
@@ -107,7 +122,7 @@ def _together(unit: dict[str, Any], progress: Progress) -> list[Outcome] | str:
         return [_done(call, result, share) for call, result in zip(calls, results, strict=True)]
     except NeedlepointError:
         return ""
-    except Exception as error:  # a defect; the points it does not concern go on
+    except Exception as error:  # a defect; points that it does not concern still get their answer alone
         return f"Solved alone, because the batch failed: {one_line(error)}"
 
 
@@ -128,7 +143,7 @@ def _alone(call: dict[str, Any], progress: Progress) -> Outcome:
         status, text = type(error).__name__, str(error)
     except MemoryError:
         status, text = "MemoryError", "this needs more memory than there is."
-    except Exception as error:  # a defect: the point says so, and the others go on
+    except Exception as error:  # a defect is recorded at its point and must not stop the other points
         status, text = type(error).__name__, one_line(error)
     return Outcome(call["id"], "failed", status, text, call["seed"], time.perf_counter() - start)
 
@@ -149,15 +164,15 @@ def _done(call: dict[str, Any], result: Any, seconds: float) -> Outcome:
 
 @functools.cache
 def _libraries() -> Any:
-    """The BLAS libraries of this process; all are loaded with the package."""
-    import scipy.linalg  # noqa: F401  # it brings a BLAS of its own
+    """Return the controller of all BLAS libraries of this process; none is loaded later than here."""
+    import scipy.linalg  # noqa: F401  # imported first because SciPy brings a BLAS of its own
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController().select(user_api="blas")
 
 
 def versions() -> dict[str, str]:
-    """What the numbers were made with."""
+    """Return the versions of Python and of the packages that determine the numbers, by name."""
     import platform
     from importlib.metadata import version
 

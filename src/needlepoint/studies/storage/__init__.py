@@ -1,4 +1,6 @@
-"""One sqlite file a study: `store` over the tables of `schema`, results through `codec`.
+"""The sqlite file that keeps a study: `store` reads and writes the tables of `schema`, `file` opens and closes it,
+`codec` turns results into JSON and arrays and back.
 
-`seals` show damage, `owners` say who works on it, `troubles` are the sentences when its file is gone.
+`seals` are checksums that reveal damage, `owners` records which processes work on the file, `troubles` has the
+messages for a file that is full, locked, damaged or removed.
 """

@@ -21,7 +21,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def encode(value: Any, arrays: Arrays, name: str = "") -> Any:
-    """A JSON value; arrays go to `arrays` under their dotted place."""
+    """Return a JSON value; arrays are put into `arrays`, named by their dotted place in the value."""
     match value:
         case None | bool() | str():
             return value
@@ -56,7 +56,7 @@ def encode(value: Any, arrays: Arrays, name: str = "") -> Any:
 
 
 def decode(document: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """What `encode` was given."""
+    """Return what `encode` was given, from its JSON value and arrays."""
     match document:
         case list():
             return [decode(v, arrays) for v in document]
@@ -82,7 +82,10 @@ def decode(document: Any, arrays: Mapping[str, np.ndarray]) -> Any:
 
 @functools.cache
 def _result_type(name: str) -> Any:
-    """The public dataclass of results with this name, from core or theory; None for anything else."""
+    """Return the public result class of this name, from core or theory; None for anything else.
+
+    A store that was tampered with can thus name no other class to be created.
+    """
     found = getattr(ndl, name) if name in ndl.__all__ else None
     home = str(getattr(found, "__module__", ""))
     plain = isinstance(found, type) and dataclasses.is_dataclass(found) and not issubclass(found, Spec)

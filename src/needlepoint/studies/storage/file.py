@@ -21,14 +21,14 @@ from needlepoint.studies.storage.schema import SCHEMA, StoreError
 from needlepoint.studies.storage.troubles import identity, reason, rescue
 
 MEMORY = ":memory:"
-"""The path of a store that is kept nowhere."""
+"""The path of a store that lives in memory only."""
 
-_BEAT = 2.0  # seconds between signs of life of a running process
-_PATIENCE = 60.0  # seconds to wait for another writer
+_BEAT = 2.0  # seconds between two updates of the time at which this process was last alive; see `owners.SILENCE`
+_PATIENCE = 60.0  # seconds to wait while another process writes
 
 
 class StoreFile:
-    """An open sqlite file with the tables of a store, or the same in memory. Errors of sqlite are one sentence."""
+    """An open sqlite file with the tables of a store, or the same in memory; errors of sqlite raise StoreError."""
 
     def __init__(self, path: str | Path = MEMORY, *, create: bool = True, readonly: bool = False):
         self.path = str(path)
@@ -37,14 +37,14 @@ class StoreFile:
         self._heart: threading.Thread | None = None
         self._stop = threading.Event()
         self._version: int | None = None
-        self._sealed = True  # whether there is a table of seals; not in a store of schema 1 that is only read
-        self._file: tuple[int, int] | None = None  # which file this is, so that its removal is noticed
+        self._sealed = True  # False for a store of schema 1 opened to read: it has no table of seals
+        self._file: tuple[int, int] | None = None  # device and inode of the file, by which its removal is noticed
         if self.kept and (readonly or not create) and not Path(path).is_file():
             raise InvalidParameter(f"there is no store {self.path}.")
         with self._saying("open"):
             self._db = self._connect_to_read() if readonly else self._connect()
             try:
-                # text that is no text is damage of its row, not of the store
+                # bytes that are not valid text damage one row; they must not make the whole store unreadable
                 self._db.text_factory = lambda text: text.decode(errors="replace")
                 if readonly:
                     self._sealed = schema.version_of(self._db, self.path) >= 2
@@ -58,7 +58,11 @@ class StoreFile:
         return sqlite3.connect(self.path, isolation_level=None, timeout=_PATIENCE)
 
     def _connect_to_read(self) -> sqlite3.Connection:
-        """In a folder that may not be written sqlite has no place for its shared memory, and nothing can change."""
+        """Return a connection that cannot write.
+
+        sqlite needs to create a shared-memory file even to read. In a folder that may not be written it cannot, so the
+        file is then opened as immutable, provided that no log of unfinished writes is left.
+        """
         name = f"{Path(self.path).absolute().as_uri()}?mode=ro"
         db = sqlite3.connect(name, uri=True, isolation_level=None, timeout=_PATIENCE)
         try:
@@ -89,7 +93,7 @@ class StoreFile:
         self._file = identity(self.path) if self.kept else None
 
     def _keep_a_log(self) -> None:
-        """Write-ahead logging. Changing to it does not wait for another process by itself."""
+        """Turn on write-ahead logging; sqlite does not wait for a lock when it changes the mode, so this retries."""
         until = time.monotonic() + _PATIENCE
         while True:
             try:
@@ -108,7 +112,7 @@ class StoreFile:
         self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, text))
 
     def _live(self) -> None:
-        """Say that this process is alive, now and from time to time."""
+        """Record that this process is alive, and start the thread that repeats it."""
         if self._heart is not None:
             return
         with self._saying("write"), self._writing():
@@ -124,14 +128,14 @@ class StoreFile:
                     db.execute("UPDATE owners SET seen = ? WHERE id = ?", (time.time(), self.owner))
 
     def _still_there(self) -> None:
-        """Notice that the file was removed or replaced: sqlite would go on writing to what no name leads to."""
+        """Raise StoreError if the file was removed or replaced: sqlite would go on writing to a file without a name."""
         if self._file is None or identity(self.path) == self._file:
             return
-        self._file = None  # said once
+        self._file = None  # so that it is reported once only
         raise StoreError(f"{self.path} was removed while it was in use; {rescue(self._db, self.path)}")
 
     def close(self) -> None:
-        """Give back what was claimed and fold the log into the file; say so if it was removed in the meantime."""
+        """Give up all claims and merge the write-ahead log into the file; raises StoreError if the file is gone."""
         self._stop.set()
         try:
             if self._heart is not None:
@@ -154,18 +158,18 @@ class StoreFile:
         return self
 
     def __exit__(self, error: object, *_: object) -> None:
-        # another error is the one to be told
+        # where another error is being raised, an error of closing must not hide it
         with contextlib.suppress(StoreError) if error is not None else contextlib.nullcontext():
             self.close()
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """A transaction: all of it or nothing."""
+        """Run this context as one transaction: all of it is written, or nothing."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
         except BaseException:
-            self._version = None  # its row may be gone with the rest
+            self._version = None  # the row of this version may have been written in the transaction that is undone
             with contextlib.suppress(sqlite3.Error):
                 self._db.execute("ROLLBACK")
             raise
@@ -173,10 +177,11 @@ class StoreFile:
 
     @contextlib.contextmanager
     def _saying(self, what: str) -> Iterator[None]:
-        """sqlite's errors as one sentence with the way out."""
+        """Turn errors of sqlite into a StoreError of one sentence that says what to do."""
         try:
             yield
-        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # sqlite quotes damaged names in its errors
+        # UnicodeDecodeError: sqlite quotes damaged names in its error messages, which Python then fails to decode
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
             if isinstance(error, StoreError):
                 raise
             raise StoreError(f"cannot {what} the store {self.path}: {reason(error)}") from error

@@ -1,4 +1,4 @@
-"""Who works on a store: processes are known by machine, number and time of birth."""
+"""Which processes work on a store: they are identified by machine, process number and start time."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 SILENCE = 30.0
-"""Seconds without a sign of life after which a process on another machine counts as dead."""
+"""Seconds without an update (see `file._BEAT`) after which a process on another machine counts as dead."""
 
 
 def alive(owner: Sequence[Any]) -> bool:
-    """Whether the process of a row (host, pid, born, seen) is at work; a row that is damaged is nobody's."""
+    """Return whether the process of a row (host, pid, born, seen) is running; False for a damaged row."""
     host, pid, born, seen = owner
     if host == this_host() and born:
         return isinstance(pid, int) and born_at(pid) == born
@@ -26,7 +26,10 @@ def this_host() -> str:
 
 
 def born_at(pid: int) -> str:
-    """When a process on this machine started, so that a number given out again is not taken for it; empty: dead."""
+    """Return when a process on this machine started, as text; empty if it is not running.
+
+    The time is compared because the system gives the number of a dead process to a new one.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
         fields = stat[stat.rindex(")") + 2 :].split()
@@ -41,4 +44,4 @@ def born_at(pid: int) -> str:
         return ""
     except OSError:
         pass
-    return "alive"  # no /proc here: the number is all there is
+    return "alive"  # without /proc the start time is unknown, so the process number has to do

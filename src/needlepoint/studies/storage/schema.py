@@ -8,7 +8,7 @@ import sqlite3
 from needlepoint.core.errors import NeedlepointError
 
 SCHEMA = 2
-APPLICATION = 0x6E646C70  # "ndlp"
+APPLICATION = 0x6E646C70  # "ndlp" in ASCII: the mark in the file header by which a store is recognised
 
 TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
@@ -26,15 +26,15 @@ CREATE TABLE owners (id TEXT PRIMARY KEY, host TEXT, pid INTEGER, born TEXT, see
 CREATE TABLE claims (unit TEXT PRIMARY KEY, owner TEXT) WITHOUT ROWID;
 """
 SEALS = "CREATE TABLE seals (point TEXT PRIMARY KEY, numbers INTEGER, arrays TEXT, seal TEXT) WITHOUT ROWID;"
-"""Since schema 2: of every point the version of its numbers, and hashes by which damage is noticed."""
+"""New in schema 2: for every point the `NUMBERS_VERSION` it was computed with, and hashes that reveal damage."""
 
 
 class StoreError(NeedlepointError, OSError):
-    """The store cannot be read or written; what it holds is as it was."""
+    """The store cannot be read or written; its contents are unchanged."""
 
 
 def make(db: sqlite3.Connection) -> None:
-    """All tables, in a file that has none. Part of a transaction."""
+    """Create all tables in an empty file; called inside a transaction."""
     for statement in f"{TABLES}{SEALS}".split(";"):
         db.execute(statement)
     db.execute(f"PRAGMA application_id = {APPLICATION}")
@@ -42,13 +42,13 @@ def make(db: sqlite3.Connection) -> None:
 
 
 def upgrade(db: sqlite3.Connection) -> None:
-    """A store of schema 1 gets the table of seals; its points have none, and so are of older numbers."""
+    """Add the table of seals to a store of schema 1; its points have no seal, so they count as of older numbers."""
     db.execute(SEALS)
     db.execute(f"PRAGMA user_version = {SCHEMA}")
 
 
 def version_of(db: sqlite3.Connection, path: str) -> int:
-    """The schema of a store that this version can read; one sentence for any other file."""
+    """Return the schema of a store that this version can read; raises StoreError for any other file."""
     (application,) = db.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION:
         raise StoreError(f"{path} is not a needlepoint store; give another file.")
@@ -71,7 +71,7 @@ def _writer(db: sqlite3.Connection) -> str:
 
 
 def _check_columns(db: sqlite3.Connection, path: str, schema: int) -> None:
-    """Every table has the columns that it was made with, in this order: rows are written as a whole."""
+    """Raise StoreError unless every table has its columns in order, because some rows are written without names."""
     wanted = sqlite3.connect(":memory:")
     try:
         for statement in (TABLES + (SEALS if schema >= 2 else "")).split(";"):

@@ -1,4 +1,4 @@
-"""Seals: a hash of everything that is stored of a point, by which a row that was damaged is known."""
+"""Seals: a hash of everything that is stored of a point, by which damage is noticed."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ SEALED = (
     *("id", "verb", "task", "model", "learner", "options", "chunk"),
     *("state", "status", "message", "seed", "seconds", "document"),
 )
-"""The columns of a row that a seal covers; when and how often it was computed is not among them."""
+"""The columns of a row that a seal covers: all but when, how often and with which packages it was computed."""
 
 
 def seal_of(row: Mapping[str, Any], metrics: Iterable[Any], arrays: str) -> str:
-    """The hash of a row, its metrics and the hashes of its arrays (`arrays`, from `hashes`)."""
+    """Return the hash of a row, its metrics and the hashes of its arrays (`arrays`, from `hashes`)."""
     numbers = sorted([str(name), *map(repr, numbers)] for name, *numbers in metrics)
     parts = [[repr(row[name]) for name in SEALED], numbers, arrays]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def hashes(blobs: Iterable[tuple[Any, Any]]) -> str:
-    """The hash of each array, as JSON."""
+    """Return the hash of each array by name, as JSON text."""
     return json.dumps({str(name): _hash(data) for name, data in sorted(blobs, key=lambda pair: str(pair[0]))})
 
 

@@ -1,4 +1,8 @@
-"""One sqlite file a study: every finished point in its own transaction, claims so that no point is done twice."""
+"""The store of a study, one sqlite file.
+
+Every finished point is written in a transaction of its own. A process claims a unit before it computes it, so that
+several processes can work on one store without computing a point twice.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +29,15 @@ _AGAIN = "`study retry` (or sweep with retry) computes it again"
 
 
 class Store(StoreFile):
-    """The points of a study in a sqlite file, or in memory: what is there, what is written, and who does what."""
+    """The points of a study in a sqlite file, or in memory."""
 
     # --- reading ---------------------------------------------------------------------------------
 
     def missing(self, unit: Unit, retry: bool = False) -> bool:
-        """Whether a unit has to be computed: a chunk that is partly there has to be, as a whole.
+        """Return whether a unit has to be computed; a batch that is stored in part has to be, as a whole.
 
-        A row that is damaged counts as missing; with `retry` its arrays are looked at too, and what failed is missing.
+        A damaged row counts as missing. With `retry` the arrays are checked for damage too, and failed jobs count as
+        missing.
         """
         with self._saying("read"):
             for job in unit.jobs:
@@ -44,18 +49,18 @@ class Store(StoreFile):
         return False
 
     def state(self, job: Job) -> tuple[str, str]:
-        """State and status of a job that is there."""
+        """Return (state, status) of a job that is in the store."""
         with self._saying("read"):
             return self._db.execute("SELECT state, status FROM points WHERE id = ?", (job.id,)).fetchone()
 
     def _seal(self, job_id: str) -> tuple[Any, Any, Any] | None:
-        """(numbers, arrays, seal) of a point; None if it has none."""
+        """Return (numbers, arrays, seal) of a point; None if it has no seal."""
         if not self._sealed:
             return None
         return self._db.execute("SELECT numbers, arrays, seal FROM seals WHERE point = ?", (job_id,)).fetchone()
 
     def _sound(self, row: dict[str, Any], arrays: bool = True) -> bool:
-        """Whether a row, and if wanted its arrays, are what was written."""
+        """Return whether a row, and with `arrays` its arrays, are still what was written."""
         seal = self._seal(row["id"])
         if seal is None:
             return False
@@ -69,7 +74,7 @@ class Store(StoreFile):
         return self._db.execute("SELECT name, data FROM blobs WHERE point = ?", (job_id,)).fetchall()
 
     def row(self, job_id: str) -> dict[str, Any] | None:
-        """All columns of a point but its arrays."""
+        """Return the columns of a point by name, without its arrays; None if it is not there."""
         with self._saying("read"):
             cursor = self._db.execute("SELECT * FROM points WHERE id = ?", (job_id,))
             found = cursor.fetchone()
@@ -83,7 +88,7 @@ class Store(StoreFile):
                 yield dict(zip(names, found, strict=True))
 
     def get(self, job_id: str) -> Outcome | None:
-        """The outcome of a job with its arrays; None if it is not there, state "damaged" if it cannot be read."""
+        """Return the outcome of a job with its arrays; None if it is not there, state "damaged" if it is unreadable."""
         with self._saying("read"):
             row = self.row(job_id)
             if row is None or self._seal(job_id) is None:
@@ -97,13 +102,13 @@ class Store(StoreFile):
             outcome.arrays = {name: np.load(io.BytesIO(data), allow_pickle=False) for name, data in blobs}
             if outcome.state == "done":
                 _ = outcome.result
-        except Exception as error:  # whole, but written by another version or by somebody else
+        except Exception as error:  # the seal is intact, so another version or another program wrote this
             why = f"what is stored of this point cannot be read ({one_line(error)}); {_AGAIN}."
             return Outcome(job_id, "damaged", "Damaged", why)
         return outcome
 
     def counts(self) -> dict[tuple[str, str], int]:
-        """How many points are in each (state, status); the state of those of another numbers version is "older"."""
+        """Return how many points are in each (state, status); points of another `NUMBERS_VERSION` are "older"."""
         known = "CASE WHEN state IN ('done', 'failed') AND typeof(status) = 'text' THEN"
         old = (
             "SELECT id FROM points"
@@ -119,7 +124,7 @@ class Store(StoreFile):
         return {(state, status): n for state, status, n in rows}
 
     def older(self) -> set[tuple[Any, ...]]:
-        """(verb, task, model, learner) of the points whose numbers are of another version than this one's."""
+        """Return (verb, task, model, learner) of all points that are of another `NUMBERS_VERSION`."""
         columns = "SELECT DISTINCT verb, task, model, learner FROM points"
         with self._saying("read"):
             if not self._sealed:
@@ -128,7 +133,7 @@ class Store(StoreFile):
             return set(self._db.execute(sql, (NUMBERS_VERSION,)).fetchall())
 
     def prune(self) -> int:
-        """Remove the points whose numbers are of another version, or whose rows no job can have; how many."""
+        """Remove the points of another `NUMBERS_VERSION` or without a seal; return how many."""
         with self._saying("write"), self._writing():
             sql = "SELECT id FROM points LEFT JOIN seals ON point = id WHERE numbers IS NOT ?"
             old = self._db.execute(sql, (NUMBERS_VERSION,)).fetchall()
@@ -137,18 +142,18 @@ class Store(StoreFile):
         return len(old)
 
     def ids(self, state: str | None = None) -> set[str]:
-        """The ids of all points, or of those in a state."""
+        """Return the ids of all points, or of those in one state."""
         with self._saying("read"):
             where, values = ("", ()) if state is None else (" WHERE state = ?", (state,))
             return {row[0] for row in self._db.execute(f"SELECT id FROM points{where}", values)}
 
     def seconds(self) -> float:
-        """What all points together took."""
+        """Return the seconds that all points together took."""
         with self._saying("read"):
             return float(self._one("SELECT total(seconds) FROM points WHERE typeof(seconds) = 'real'"))
 
     def meta(self, key: str) -> Any:
-        """What is kept under a name; None if there is nothing."""
+        """Return the value that `put_meta` stored under a key; None if there is none."""
         with self._saying("read"):
             found = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         if found is None:
@@ -166,7 +171,7 @@ class Store(StoreFile):
         self._still_there()
 
     def put(self, unit: Unit, outcomes: Sequence[Outcome]) -> None:
-        """Store the outcomes, one transaction each; the last one gives the unit back."""
+        """Store the outcomes, one transaction each; the last one also ends the claim on the unit."""
         for i, (job, outcome) in enumerate(zip(unit.jobs, outcomes, strict=True), start=1):
             with self._saying("write"), self._writing():
                 self._put(job, outcome, unit.chunk)
@@ -184,7 +189,7 @@ class Store(StoreFile):
         row |= {"status": o.status, "message": o.message, "seed": o.seed, "seconds": float(o.seconds)}
         row |= {"version": self._versions(), "finished": finished, "times": times, "document": o.document}
         blobs = [(name, _bytes(array)) for name, array in o.arrays.items()]
-        # sqlite has no NaN
+        # sqlite cannot store NaN; None becomes NULL
         metrics = [(name, *(None if x != x else x for x in (v, e)), kind) for name, v, e, kind in o.metrics]
         arrays = hashes(blobs)
         marks = ", ".join(f":{name}" for name in row)
@@ -205,7 +210,7 @@ class Store(StoreFile):
     # --- who does what ---------------------------------------------------------------------------
 
     def claim(self, unit: Unit, retry: bool = False) -> bool:
-        """Take a unit that has to be computed and that nobody alive has taken."""
+        """Claim a unit for this process; return False if it is stored already or claimed by a running process."""
         if not self.kept:
             return True
         self._live()
@@ -214,13 +219,13 @@ class Store(StoreFile):
             if other is not None and other != self.owner and self._alive(other):
                 return False
             if not self.missing(unit, retry):
-                return False  # finished by somebody in the meantime
+                return False  # another process has finished it in the meantime
             self._db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?)", (unit.id, self.owner))
         self._still_there()
         return True
 
     def release(self, unit: Unit) -> None:
-        """Give back a unit that was not computed."""
+        """End the claim on a unit that was not computed."""
         if self.kept:
             with self._saying("write"), self._writing():
                 self._release(unit)

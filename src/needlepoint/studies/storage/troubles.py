@@ -1,4 +1,4 @@
-"""What can happen to the file of a store, in sentences; and what can be saved when it is removed."""
+"""Messages for what can happen to the file of a store, and the rescue of its points when it is removed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def reason(error: Exception) -> str:
 
 
 def identity(path: str) -> tuple[int, int] | None:
-    """Device and number of a file; None if there is none."""
+    """Return device and inode of a file; None if it does not exist."""
     try:
         found = os.stat(path)
     except OSError:
@@ -35,19 +35,22 @@ def identity(path: str) -> tuple[int, int] | None:
 
 
 def _rescued(path: str, i: int) -> str:
-    """study.sqlite: study-rescued.sqlite, study-rescued-2.sqlite, ..."""
+    """Return the name of rescue copy i: for study.sqlite it is study-rescued.sqlite, study-rescued-2.sqlite, ..."""
     name = Path(path)
     return f"{name.stem}-rescued{'' if i == 1 else f'-{i}'}{name.suffix}"
 
 
 def rescue(db: sqlite3.Connection, path: str) -> str:
-    """Copy what a removed file had beside where it was, or to the current folder; says where."""
+    """Copy the contents of a removed file to its folder, or else to the current one; return a sentence that says where.
+
+    The open connection `db` can still read them.
+    """
     for folder in (Path(path).absolute().parent, Path.cwd()):
         target = next(p for i in itertools.count(1) if not (p := folder / _rescued(path, i)).exists())
         try:
             with contextlib.closing(sqlite3.connect(target)) as copy:
                 db.backup(copy)
-                for table in ("claims", "owners"):  # nobody works on the copy
+                for table in ("claims", "owners"):  # no process works on the copy, so it must have no claims
                     copy.execute(f"DELETE FROM {table}")
                 copy.commit()
         except (sqlite3.Error, OSError):
