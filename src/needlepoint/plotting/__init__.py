@@ -1,4 +1,4 @@
-"""Draws records, computes nothing but means and quantiles of what it is given.
+"""Drawing of results; nothing is computed here but means and quantiles of what is given.
 
 `results` draws one answer, `studies` a sweep; `metrics`, `curves`, `spectra`, `stability`, `landscape` and
 `trajectories` are the kinds of panel, `style` their look.

@@ -15,7 +15,7 @@ from needlepoint.plotting.style import COLOURS, panels, styled
 class Curve:
     """A line (x, y) of the theory and the measured points (x, mean, standard error) that belong to it.
 
-    `colour` counts the house colours; None takes the next one. `line` is a matplotlib line style.
+    `colour` is an index into `style.COLOURS`; None takes the next one. `line` is a matplotlib line style.
     """
 
     label: str
@@ -37,7 +37,10 @@ class CurvePanel:
 
 @styled
 def curve_panels(shown: Sequence[CurvePanel], ylabel: str, limits: tuple[float, float]) -> Figure:
-    """Panels side by side with one legend above; curves of one label share it."""
+    """Return a figure of panels side by side with one legend above, in which curves of the same label share an entry.
+
+    `limits` are the ends of the y axis that all panels share.
+    """
     figure, axes = panels(1, len(shown), max(5.4, 4.1 * len(shown)), 3.8, sharey=True)
     named = {}
     for axis, panel in zip(axes[0], shown, strict=True):

@@ -17,7 +17,13 @@ _MARKS = {"minimum": ("o", COLOURS[2]), "maximum": ("s", COLOURS[1]), "saddle": 
 
 @dataclass(frozen=True)
 class FlowPanel:
-    """One panel: the field on a square grid, the fixed points (key, value, kind), and the nullcline."""
+    """One panel of a flow on the overlaps (key, value).
+
+    grid                values of both overlaps, (n,)
+    key_dot, value_dot  velocity of each overlap on the square of the grid, (n, n)
+    points              fixed points (key, value, kind)
+    nullcline           (key, value) along the line where the velocity of the key changes sign
+    """
 
     title: str
     grid: np.ndarray
@@ -29,7 +35,8 @@ class FlowPanel:
 
 @styled
 def flow_panels(shown: Sequence[FlowPanel]) -> Figure:
-    """Arrows show the direction, colour the magnitude (logarithmic); the dashed line is where key_dot changes sign."""
+    """Return a figure of flows: arrows show the direction, colour the speed (logarithmic), the dashed line is where
+    key_dot changes sign."""
     figure, axes = panels(1, len(shown), 4.2 * len(shown) + 0.6, 4.2)
     speed_max = max(float(np.hypot(p.key_dot, p.value_dot).max()) for p in shown)
     norm = LogNorm(vmin=1e-4 * speed_max, vmax=speed_max, clip=True)
@@ -67,7 +74,7 @@ def flow_panels(shown: Sequence[FlowPanel]) -> Figure:
 
 @dataclass(frozen=True)
 class HeatPanel:
-    """One panel: a value over (alignment, scale), an array (scales, alignments), and its best point."""
+    """One panel: `value` (scales, alignments) over the alignment and the scale of the key, and the `best` point."""
 
     title: str
     alignment: np.ndarray
@@ -78,7 +85,7 @@ class HeatPanel:
 
 @styled
 def heat_panels(shown: Sequence[HeatPanel], label: str) -> Figure:
-    """Colour and contours of one quantity on one scale; the star is the best point."""
+    """Return a figure of heat maps that share one colour scale, with contours; the star is the best point."""
     figure, axes = panels(1, len(shown), 3.3 * len(shown) + 0.8, 3.6, sharey=True)
     low, high = _range(shown)
     levels = np.linspace(low, high, 13)

@@ -1,5 +1,5 @@
-"""Panels of metrics, each with its own axes: lines that say where they are not to be trusted, measured points, guides
-and marks."""
+"""Panels of metrics, each with its own axes: lines that are broken where the theory is not to be trusted, measured
+points, guides and marks."""
 
 from __future__ import annotations
 
@@ -22,11 +22,15 @@ _BROKEN: Any = (0, (2, 2))
 
 @dataclass(frozen=True)
 class Line:
-    """A line (x, y) of the theory, which of its points are to be trusted (all if empty), and the measured points
-    (x, mean, standard error) that belong to it.
+    """A line (x, y) of the theory and the measured points that belong to it.
 
-    `colour` counts the house colours, None is grey; `style` and `mark` are matplotlib's. A line without a `label` stays
-    out of the legend, a `faint` one is thin and behind the others. The style "" draws the measured points alone.
+    label    name in the legend; "" stays out of it
+    trusted  for each point of the line whether it is to be trusted; empty means all
+    points   measured points (x, mean, standard error)
+    colour   index into `style.COLOURS`; None is grey
+    style    matplotlib line style; "" draws the measured points alone
+    mark     matplotlib marker of the measured points
+    faint    whether the line is thin and behind the others
     """
 
     label: str
@@ -46,7 +50,7 @@ class Line:
 
 @dataclass(frozen=True)
 class MetricPanel:
-    """`marks` are vertical lines, by their names; `limits` are of the y axis."""
+    """One panel; `marks` has the places of vertical lines by name, `limits` are the ends of the y axis."""
 
     title: str
     xlabel: str
@@ -69,9 +73,14 @@ def metric_panels(
     width: float = 3.4,
     height: float = 2.9,
 ) -> Figure:
-    """Rows of panels of `width` x `height` inches. The names of lines are in one legend above ("shared") or above each
-    panel ("own"); what `lines` are, and markers (`measured`: names by marker, or the name of circles), is always above
-    all, in `columns`."""
+    """Return a figure of rows of panels.
+
+    measured       what markers mean: a name for each marker, or the name of circles
+    legends        "shared" names the curves in one legend above all panels, "own" in one above each panel
+    lines          what lines mean; this and `measured` are always in the legend above all panels
+    columns        of the legend above all panels
+    width, height  of a panel, in inches
+    """
     across = max(len(row) for row in shown)
     figure, axes = panels(len(shown), across, max(6.4, width * across), 0.6 + height * len(shown))
     named: dict[str, Any] = {}
@@ -138,7 +147,7 @@ def _draw_line(axis: Any, line: Line) -> None:
 
 
 def _own_legend(axis: Any, title: str, named: dict[str, Any]) -> None:
-    """Above the panel, under its title, so that it covers nothing."""
+    """Put a legend above the panel, under its title, where it covers nothing."""
     axis.legend(
         named.values(),
         named.keys(),
@@ -166,7 +175,7 @@ def _key(lines: str, measured: Mapping[str, str] | str, doubtful: bool) -> dict[
 
 
 def _plain_ticks(side: Any) -> None:
-    """Numbers as they are read, as many as the axis has room for."""
+    """Label a logarithmic axis with plain numbers instead of powers, as many as it has room for."""
     low, high = side.get_view_interval()
     decades = math.log10(high / low)
     if decades > 5:

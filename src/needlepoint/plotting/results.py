@@ -24,7 +24,7 @@ from needlepoint.plotting.style import COLOURS, THEORY, TRAINING, styled
 from needlepoint.plotting.trajectories import four_panels
 
 FARTHEST = 6.0
-"""z-scores beyond this are drawn at the border, with their number."""
+"""|z| beyond this is drawn at the border of the panel, with its value as text."""
 
 _INK, _RULE = "#333333", "#d8d8d8"
 _MARKS = ("o", "s", "^", "D", "v", "P")
@@ -67,7 +67,7 @@ def plot_result(
     *,
     path: str | PathLike[str] | None = None,
 ) -> Figure:
-    """Draw one result; measurements, if given, answer the same question as the prediction."""
+    """Return the picture of one result; measurements, if given, must be of the same specs as the prediction."""
     target = picture_path(path)
     tests = (measurements,) if isinstance(measurements, Measurement) else tuple(measurements)
     if not isinstance(result, Result) or not all(isinstance(m, Measurement) for m in tests):
@@ -90,7 +90,7 @@ def _figure(result: Result, tests: tuple[Measurement, ...]) -> Figure:
     if result.trajectory is not None:
         return _trajectories(result, tests)
     spectra = _spectra(result, tests)
-    from needlepoint.theory.comparing import compare  # loads the theory
+    from needlepoint.theory.comparing import compare  # imported late, because it loads the theory
 
     comparison = compare(result, tests) if isinstance(result, Prediction) and tests else None
     head, rows = _compared(comparison) if comparison else _listed(result)
@@ -124,7 +124,7 @@ def _figure(result: Result, tests: tuple[Measurement, ...]) -> Figure:
 
 
 def _title(result: Result, width: float) -> str:
-    """The question, on one line where it fits, and what is wrong with the answer."""
+    """Return the title: the specs, on one line where they fit in `width` inches, and what is wrong with the result."""
     room, parts = int(17 * width), [repr(s) for s in (result.task, result.model, result.learner) if s is not None]
     asked = [", ".join(parts)]
     if len(asked[0]) > room:
@@ -134,7 +134,7 @@ def _title(result: Result, width: float) -> str:
 
 
 def _spectra(result: Result, tests: tuple[Measurement, ...]) -> list[SpectrumPanel]:
-    """A panel for each size that was trained, or one of the law alone."""
+    """Return a panel for each measured d, or one of the predicted law alone; none if there is no spectrum."""
     law = result.spectrum if isinstance(result, Prediction) else None
     measured = [m for m in (result, *tests) if isinstance(m, Measurement)]
     trained = [(m, m.spectrum) for m in measured if m.spectrum is not None]
@@ -155,7 +155,7 @@ def _spectra(result: Result, tests: tuple[Measurement, ...]) -> list[SpectrumPan
 
 
 def _listed(result: Result) -> tuple[list[str], list[list[str]]]:
-    """Every metric with its error, and every overlap, with one where it has one."""
+    """Return head and rows of the table of one result: metrics with their errors, overlaps, and the replicon."""
     kinds = {e.kind for e in result.metrics.values()}
     head = ["", "value", "standard error" if kinds == {"stderr"} else "error at most" if len(kinds) == 1 else "error"]
     rows = [[name, *_numbers(e.value, e.error)] for name, e in result.metrics.items()]
@@ -167,7 +167,7 @@ def _listed(result: Result) -> tuple[list[str], list[list[str]]]:
 
 
 def _compared(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
-    """Predicted against measured at the largest size."""
+    """Return head and rows of the table of predicted against measured values, at the largest d."""
     d = max(row.d for row in comparison.rows)
     rows = [row for row in comparison.rows if row.d == d]
     head = ["", "predicted", f"at d = {d}", "error"]
@@ -177,7 +177,7 @@ def _compared(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
 
 
 def _numbers(value: float, error: float | None) -> tuple[str, str]:
-    """The digits that the error leaves (six at most), and the error."""
+    """Return texts of the value, with the digits that its error leaves (six at most), and of the error."""
     if not math.isfinite(value):
         return "none", ""
     if error is None or error == 0 or not math.isfinite(error):
@@ -189,7 +189,7 @@ def _numbers(value: float, error: float | None) -> tuple[str, str]:
 
 
 def _table(axis: Any, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Rows of text under a rule, the first column flush left and the others flush right."""
+    """Draw rows of text under a head, the first column flush left and the others flush right."""
     axis.set_axis_off()
     axis.set(xlim=(0, 1.02), ylim=(len(rows) - 0.4, -1.6))
     stops = (0.0, *((0.64, 1.0) if len(head) == 3 else (0.56, 0.8, 1.0)))
@@ -203,7 +203,7 @@ def _table(axis: Any, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Non
 
 
 def _scores(axis: Any, comparison: Comparison, names: Sequence[str]) -> None:
-    """z of each metric beside its row of the table: a mark for each size, a star for the fit to infinite d."""
+    """Draw z of each metric beside its row of the table: a mark for each d, a star for the extrapolation in 1/d."""
     axis.axvspan(-2, 2, color="#eeeeee", zorder=0)
     axis.axvline(0, color="#999999", linewidth=0.8)
     sizes = sorted({row.d for row in comparison.rows})
@@ -243,7 +243,7 @@ def _scores(axis: Any, comparison: Comparison, names: Sequence[str]) -> None:
 
 
 def _trajectories(result: Result, tests: tuple[Measurement, ...]) -> Figure:
-    """The four panels, with limits and words that fit this run."""
+    """Return the four panels of a trajectory, with limits and legends that fit this run."""
     path = result.trajectory
     assert path is not None
     training = next((m.trajectory for m in reversed(tests) if m.trajectory is not None), None)
@@ -259,7 +259,7 @@ def _trajectories(result: Result, tests: tuple[Measurement, ...]) -> Figure:
     if not np.issubdtype(path.steps.dtype, np.integer):
         for axis in (risk, alignment, distance):
             axis.set_xlabel("time")
-    # with free norms an overlap may leave [-1, 1]
+    # where the norms are free an overlap may leave [-1, 1], for which the panels are made
     reach = max([1.0, *(_reach(t, name) for t in every for name in ("key", "value"))])
     if reach > 1.0:
         alignment.set_ylim(-0.03 * reach, 1.05 * reach)
@@ -278,7 +278,7 @@ def _reach(path: Trajectory, name: str) -> float:
 
 
 def _rename(figure: Figure, old: str, new: str, whole: bool = False) -> None:
-    """Change a text of the legends."""
+    """Replace `old` in the legend texts that start with it, or with `whole` the whole text."""
     for axis in figure.axes:
         legend = axis.get_legend()
         for text in legend.get_texts() if legend is not None else ():

@@ -17,22 +17,22 @@ from needlepoint.core.errors import InvalidParameter
 from needlepoint.plotting.style import COLOURS, THEORY, panels, styled
 
 ZERO = 1e-3
-"""Trained eigenvalues below this part of the largest one count as zero."""
+"""Trained eigenvalues below this share of the largest one count as zero."""
 
 ROOM = 0.76
-"""The part of the height that densities fill; above it stands the share at zero."""
+"""Share of the panel's height that densities fill; the text of the share at zero stands above it."""
 
 XLABEL = "eigenvalue of the learned matrix"
 _PALE = "#f0c9ae"  # bars of trained eigenvalues, light enough for a line on top
-_BINS = 90
+_BINS = 90  # most bars of a histogram
 
 
 @dataclass(frozen=True, eq=False)
 class SpectrumPanel:
     """A predicted law, trained `eigenvalues` of any shape, or both.
 
-    `zeros` is the share of the trained ones that are zero (counted with `ZERO` if None); `limits` the ends of the
-    axis, for a spectrum whose largest eigenvalues would squeeze the rest.
+    `zeros` is the share of the trained eigenvalues that are zero (None counts those below `ZERO`). `limits` are the
+    ends of the x axis, for a spectrum whose largest eigenvalues would leave no room for the rest.
     """
 
     title: str
@@ -56,7 +56,7 @@ def spectrum_panels(
     xlabel: str = XLABEL,
     trained: str = "trained",
 ) -> Figure:
-    """Panels in rows of `columns`, each `width` x `height` inches, with one legend above."""
+    """Return a figure of panels in rows of `columns`, each `width` x `height` inches, with one legend above."""
     if not shown:
         raise InvalidParameter("spectrum_panels([]): there is nothing to draw.")
     columns = min(columns, len(shown))
@@ -75,7 +75,7 @@ def spectrum_panels(
 
 
 def draw_spectrum(axis: Any, panel: SpectrumPanel, *, trained: str = "trained") -> dict[str, Any]:
-    """One panel; returns what belongs in a legend."""
+    """Draw one panel; return its legend entries by name. `trained` is the name of the histogram."""
     law, named = panel.spectrum, {}
     values, zeros = _apart(panel)
     top = 0.0
@@ -98,7 +98,7 @@ def draw_spectrum(axis: Any, panel: SpectrumPanel, *, trained: str = "trained") 
             highest = float(np.nanmax(y))
             top = min(max(highest, top), level)
             peak = (float(x[np.nanargmax(y)]), highest) if highest > top else None
-        if law.edges.size:  # an empty line that is not clipped would be laid out at the corner of the figure
+        if law.edges.size:  # matplotlib would reserve room for an empty line that is not clipped
             axis.plot(law.edges.ravel(), np.zeros(law.edges.size), "|", color=COLOURS[0], markersize=7, clip_on=False)
         named |= _outliers(axis, law, values)
     axis.set_ylim(0, (top or 1.0) / ROOM)
@@ -121,8 +121,11 @@ def draw_spectrum(axis: Any, panel: SpectrumPanel, *, trained: str = "trained") 
 
 
 def curve(law: Spectrum) -> tuple[np.ndarray, np.ndarray]:
-    """The density as a line that breaks between pieces (NaN) and comes down to zero at every edge; where the law is
-    cut at zero it starts at the height of the cut."""
+    """Return x and y of the density as a line, with NaN between the pieces of the support.
+
+    The line comes down to zero at every edge. Only where a piece starts at zero, with an atom there, the density does
+    not vanish: the line starts at the height that its first two points extrapolate to.
+    """
     x: list[float] = []
     y: list[float] = []
     for low, high in law.edges:
@@ -140,18 +143,21 @@ def curve(law: Spectrum) -> tuple[np.ndarray, np.ndarray]:
 
 
 def histogram(panel: SpectrumPanel) -> tuple[np.ndarray, np.ndarray]:
-    """Heights and ends of the bars of the eigenvalues that are not zero; their area is the share of these."""
+    """Return heights (bars,) and ends (bars + 1,) of the histogram of the eigenvalues that are not zero.
+
+    Its area is the share of these among all eigenvalues, as for the density of the theory.
+    """
     values, zeros = _apart(panel)
     low, high = float(values.min()), float(values.max())
     low = min(low, 0.0) if low >= -ZERO * high else low
     quarter = float(np.subtract(*np.quantile(values, [0.75, 0.25])))
     wanted = 2 * quarter / len(values) ** (1 / 3)
-    if panel.spectrum is not None:  # narrow pieces of the law get bars that can show them
+    if panel.spectrum is not None:  # four bars or more for each piece of the support that holds over 5 % of them
         pieces = panel.spectrum.edges
         mass = [np.sum((values >= a) & (values <= b)) for a, b in pieces]
         wanted = min([wanted, *((b - a) / 4 for (a, b), n in zip(pieces, mass, strict=True) if n > 0.05 * len(values))])
     span = high - low
-    if span <= 1e-9 * max(abs(high), abs(low)):  # one value: a bar needs a width
+    if span <= 1e-9 * max(abs(high), abs(low)):  # all values are equal, and a bar needs a width
         low, high, span, wanted = low - 0.5, high + 0.5, 1.0, 0.1
     bins = int(np.clip(math.ceil(span / wanted) if wanted > 0 else _BINS, 12, _BINS))
     counts, ends = np.histogram(values, bins=bins, range=(low, high))
@@ -159,11 +165,15 @@ def histogram(panel: SpectrumPanel) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _apart(panel: SpectrumPanel) -> tuple[np.ndarray, float | None]:
-    """The trained eigenvalues that are not zero, and the share of those that are (None if there is no such class)."""
+    """Return the trained eigenvalues that are not zero, and the share of those that are.
+
+    The share is None, and no eigenvalue is taken out, where the theory has no atom at zero; without a theory, where
+    less than 0.5 % are zero.
+    """
     if panel.eigenvalues is None:
         return np.empty(0), None
     every = np.atleast_2d(np.asarray(panel.eigenvalues, dtype=float))
-    every = every[np.isfinite(every).all(axis=1)]  # repeats that diverged have none
+    every = every[np.isfinite(every).all(axis=1)]  # repeats that diverged have no eigenvalues
     if not every.size:
         return np.empty(0), None
     sizes = np.abs(every)
@@ -178,7 +188,10 @@ def _apart(panel: SpectrumPanel) -> tuple[np.ndarray, float | None]:
 
 
 def _level(law: Spectrum) -> float:
-    """How high the axis reaches: divergences at narrow edges, on a tenth of the support, do not set it."""
+    """Return how high the y axis reaches: 2.5 times the height below which the density is on 90 % of its support.
+
+    A density that diverges at an edge would otherwise flatten all the rest.
+    """
     length, height = [], []
     for low, high in law.edges:
         inside = (law.x >= low) & (law.x <= high)
@@ -203,7 +216,8 @@ def _range(panel: SpectrumPanel, values: np.ndarray) -> tuple[float, float]:
 
 
 def _outliers(axis: Any, law: Spectrum, values: np.ndarray) -> dict[str, Any]:
-    """Single eigenvalues: a tick for each predicted one, a dot for each trained one outside the support."""
+    """Draw a tick for each predicted outlier and a dot for each trained eigenvalue outside the support; return their
+    legend entries."""
     named: dict[str, Any] = {}
     foot = axis.get_xaxis_transform()
     if len(law.outliers):
@@ -225,7 +239,10 @@ def _outliers(axis: Any, law: Spectrum, values: np.ndarray) -> dict[str, Any]:
 
 
 def _atom(axis: Any, panel: SpectrumPanel, zeros: float | None) -> None:
-    """Stems at zero whose heights are shares (the full height of densities is all eigenvalues), and the numbers."""
+    """Draw the shares of eigenvalues at zero, predicted and trained, as stems, with the numbers as text.
+
+    A stem as high as the room of the densities would be all eigenvalues.
+    """
     atom = 0.0 if panel.spectrum is None else panel.spectrum.atom
     if atom == 0 and zeros is None:
         return
@@ -259,7 +276,7 @@ def _share_label(panel: SpectrumPanel, atom: float, zeros: float | None) -> str:
         return f"{_percent(zeros or 0.0)} at zero"
     if zeros is None:
         return f"{_percent(atom)} at zero"
-    # what training cannot tell from zero is said of the theory too
+    # trained eigenvalues below `small` count as zero, so the text also gives the theory's share below it
     small = ZERO * float(np.max(np.abs(panel.eigenvalues)))
     below = float(np.interp(small, panel.spectrum.values, panel.spectrum.levels))
     also = f", {_percent(below)} below {small:.1g}\n" if below > atom + 0.01 else ""
@@ -267,5 +284,5 @@ def _share_label(panel: SpectrumPanel, atom: float, zeros: float | None) -> str:
 
 
 def _percent(share: float) -> str:
-    """Whole per cents, but for shares so near 0 or 1 that these would say nothing."""
+    """Return a share as whole per cents, with a decimal if it is below 1 % or above 99 %."""
     return f"{100 * share:.{0 if 0.01 <= share <= 0.99 or share in (0, 1) else 1}f} %"

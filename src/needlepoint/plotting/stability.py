@@ -1,4 +1,4 @@
-"""Predictions that say where they are not to be trusted: broken lines, and the map of where that is."""
+"""Predictions that say where they are not to be trusted: curves that are broken there, and a map of where that is."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _GREY = "#444444"
 @dataclass(frozen=True)
 class DoubtCurve:
     """A line (x, y) of the theory, which of its points are to be trusted, and the measured points (x, mean, standard
-    error) that belong to it. `colour` counts the house colours; `mark` is the marker of the measured points."""
+    error) that belong to it.
+
+    `colour` is an index into `style.COLOURS`; `mark` is the marker of the measured points.
+    """
 
     label: str
     x: Sequence[float]
@@ -39,7 +42,7 @@ class DoubtPanel:
 
 
 def segments(trusted: Sequence[bool]) -> list[tuple[slice, bool]]:
-    """The pieces of a line between its points, joined where they are drawn alike: solid between trusted points."""
+    """Return the pieces of a line as (slice of its points, whether solid); it is solid between two trusted points."""
     found: list[tuple[slice, bool]] = []
     for i in range(len(trusted) - 1):
         solid = bool(trusted[i] and trusted[i + 1])
@@ -59,9 +62,10 @@ def doubt_panels(
     measured: str,
     ticks: Sequence[float] = (),
 ) -> Figure:
-    """Rows of panels with one legend above; broken lines with crosses are predictions that are not to be trusted.
+    """Return a figure of rows of panels with one legend above.
 
-    `measured` says in the legend what the measured points are.
+    Broken lines with crosses are predictions that are not to be trusted. `measured` says in the legend what the measured
+    points are.
     """
     columns = max(len(row) for row in shown)
     figure, axes = panels(len(shown), columns, max(7.6, 3.1 * columns + 0.4), 0.9 + 2.7 * len(shown), sharey=True)
@@ -120,8 +124,11 @@ def _draw(axis: Any, curve: DoubtCurve) -> Any:
 
 @dataclass(frozen=True)
 class StabilityPanel:
-    """The replicon and whether the prediction is trusted, arrays (penalties, alphas), and where training from two
-    starts was tried: (alpha, penalty, repeats that ended apart)."""
+    """A map over alpha and the penalty `lam`.
+
+    `replicon` and `trusted` (whether the prediction is to be trusted) are arrays (penalties, alphas); `tried` has the
+    places where training from two starts was tried: (alpha, penalty, repeats that ended apart).
+    """
 
     title: str
     alpha: Sequence[float]
@@ -133,13 +140,15 @@ class StabilityPanel:
 
 @styled
 def stability_panels(shown: Sequence[StabilityPanel], repeats: int, d: int) -> Figure:
-    """Colour is the replicon, crosses are predictions that are not to be trusted, and the number in a circle counts
-    the repeats in which training from two starts ended at different energies."""
+    """Return a figure of maps: colour is the replicon, and crosses are predictions that are not to be trusted.
+
+    The number in a circle counts the repeats in which training from two starts ended at different energies.
+    """
     figure, axes = panels(1, len(shown), 4.2 * len(shown) + 1.0, 4.3, sharey=True)
     norm = LogNorm(0.1, 10.0, clip=True)
     image: Any = None
     for axis, panel in zip(axes[0], shown, strict=True):
-        # cells of one size, whatever the spacing of the values
+        # all cells are drawn in one size, whatever the spacing of the values, so places are indices
         columns, rows = ({x: i for i, x in enumerate(values)} for values in (panel.alpha, panel.lam))
         replicon = np.ma.masked_invalid(panel.replicon)
         image = axis.pcolormesh(replicon, cmap="RdYlBu_r", norm=norm, edgecolors="white", linewidth=0.4)

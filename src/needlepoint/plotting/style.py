@@ -1,4 +1,4 @@
-"""The look of every picture, without pyplot and its global state."""
+"""The look of every picture; pyplot is not used, because it keeps global state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _RC: dict[Any, Any] = {
 
 
 def styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Run a drawing function in the house style, leaving matplotlib's own settings alone."""
+    """Return a drawing function that runs with the settings `_RC` and leaves matplotlib's own unchanged."""
 
     @functools.wraps(draw)
     def inside(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -42,6 +42,6 @@ def styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def panels(rows: int, columns: int, width: float, height: float, **options: Any) -> tuple[Figure, Any]:
-    """A figure and its axes (always a two-dimensional array)."""
+    """Return a figure of `width` x `height` inches and its axes (rows, columns)."""
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **options)

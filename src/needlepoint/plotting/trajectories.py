@@ -16,7 +16,7 @@ FLOOR = 1e-8  # the distance panel starts here; smaller distances are drawn on i
 
 
 def quantities(trajectory: Trajectory) -> Series:
-    """What the panels show, runs x records."""
+    """Return what the panels show by name, arrays (runs, records)."""
     return {
         "excess_risk": trajectory.excess_risk,
         "abs_key": np.abs(trajectory.overlaps["key"]),
@@ -34,7 +34,11 @@ def four_panels(
     all_runs: bool = False,
     risk_limits: tuple[float, float] = (-0.1, 6.0),
 ) -> Figure:
-    """Mean and 95 % interval over runs of the theory (or every run), training means with their errors on top."""
+    """Return four panels: the theory as mean and 95 % interval over runs, training as means with standard errors.
+
+    With `all_runs` every run is drawn instead of the means. `oracle` is the excess risk of the best weights at the last
+    scale, drawn as a line.
+    """
     figure, axes = panels(1, 4, 13.2, 3.7)
     (risk_axis, alignment_axis, path_axis, distance_axis) = axes[0]
     shown = quantities(theory)
@@ -88,7 +92,7 @@ def _lines(axis: Any, steps: np.ndarray, runs: np.ndarray, colour: str, label: s
 
 
 def _points(axis: Any, steps: np.ndarray, runs: np.ndarray, colour: str, all_runs: bool) -> None:
-    """Means over training runs at about a dozen records, with one standard error; or every run as a dot."""
+    """Draw means over training runs at about a dozen records, with one standard error; or every run as dots."""
     picked = np.unique(np.linspace(0, len(steps) - 1, 13).astype(int))
     floor = FLOOR if axis.get_yscale() == "log" else -np.inf
     if all_runs:
@@ -130,7 +134,7 @@ def _paths(axis: Any, theory: Trajectory) -> None:
 
 
 def trajectory_table(theory: Trajectory, training: Trajectory | None) -> tuple[list[str], list[list[Any]]]:
-    """The drawn numbers: mean and 95 % interval over runs, and the standard error of the mean."""
+    """Return columns and rows of the drawn numbers: mean, 95 % interval over runs, and standard error of the mean."""
     columns = ["source", "step", "scale"]
     for name in quantities(theory):
         columns += [f"{name}_mean", f"{name}_low", f"{name}_high", f"{name}_stderr"]
@@ -150,7 +154,7 @@ def trajectory_table(theory: Trajectory, training: Trajectory | None) -> tuple[l
 
 
 def run_table(theory: Trajectory) -> tuple[list[str], list[list[Any]]]:
-    """Every run of the path panel."""
+    """Return columns and rows of the path panel: the overlaps of every run at every record."""
     names = list(theory.overlaps)
     rows = [
         [run, theory.branches[run], int(step), *(float(theory.overlaps[n][run, i]) for n in names)]

@@ -21,7 +21,7 @@ from needlepoint.studies.points import StudyPoint
 
 MOST_CURVES = 10
 Z_LEAST, Z_MOST = 4.5, 10.0
-"""The z strip reaches at least and at most this far; what lies beyond is a triangle on its edge."""
+"""The strip of z-scores reaches at least and at most this far; a z beyond is drawn as a triangle on its edge."""
 _SIZES = ("o", "s", "^", "D", "v", "p", "h", "<", ">", "8")
 
 
@@ -67,7 +67,7 @@ def draw_curves(data: Data, x: str | None) -> Figure:
 
 
 def _rows(data: Data, point: StudyPoint) -> list[Row]:
-    """The comparisons of this metric at a point."""
+    """Return the comparisons of this metric at a point, one for each d."""
     if point.prediction is None or estimate_of(point.prediction, data.metric) is None or not point.measurements:
         return []
     comparison = point.comparison
@@ -76,7 +76,11 @@ def _rows(data: Data, point: StudyPoint) -> list[Row]:
 
 
 class _Panel:
-    """Axes with a swept path along x; `marks` goes to the legend, `drawn` are the values that set the scale."""
+    """Axes with the swept field `path` along x.
+
+    `shapes` has the marker of each d, `marks` collects legend entries, `drawn` collects the values that decide between
+    a linear and a logarithmic y axis, and `rows` has the row of ticks of each curve on the lower edge.
+    """
 
     def __init__(self, axis: Any, path: str, scale: Scale, shapes: Mapping[int, str], marks: dict[str, Any]):
         self.axis, self.path, self.scale, self.shapes, self.marks = axis, path, scale, shapes, marks
@@ -87,7 +91,10 @@ class _Panel:
         return self.scale.place(point.at[self.path])
 
     def failed(self, x: float, estimate: Estimate | None, wrong: str, curve: str, colour: str) -> None:
-        """An open cross in place; a tick on the lower edge (one row for each curve) where there is no value."""
+        """Draw a point that did not converge: an open cross at its value, or a tick on the lower edge if it has none.
+
+        The ticks of each curve are in a row of their own.
+        """
         if estimate is not None and math.isfinite(estimate.value):
             self.drawn.append(estimate.value)
             self.axis.plot([x], [estimate.value], label=wrong, **open_cross(wrong, colour))
@@ -101,12 +108,12 @@ class _Panel:
         self.marks.setdefault(text, legend_sign("|", **look))
 
     def theory(self, data: Data, points: Sequence[StudyPoint], name: str, colour: str, dash: str) -> None:
-        """The line through what converged, its error as a band, and marks for the rest."""
+        """Draw the line through the points that converged, its error as a band, and marks for the other points."""
         rows: list[tuple[float, float, float]] = []
         for point in points:
             x, (estimate, wrong) = self.at(point), data.theory(point)
             if x == self.scale.infinity:
-                rows.append((x, math.nan, math.nan))  # no line to infinity
+                rows.append((x, math.nan, math.nan))  # NaN breaks the line before the point at infinity
             if wrong:
                 self.failed(x, estimate, wrong, name, colour)
             good = estimate if not wrong else None
@@ -126,7 +133,7 @@ class _Panel:
             self.marks.setdefault(f"error of the {THEORY}", Patch(color=GREY, alpha=0.25, linewidth=0))
 
     def training(self, data: Data, points: Sequence[StudyPoint], name: str, colour: str) -> None:
-        """Means with one standard error, a marker for each d."""
+        """Draw the means of training with one standard error, in a marker for each d."""
         rows: dict[int, list[tuple[float, float, float]]] = {}
         for point in points:
             for d, estimate, wrong in data.training(point):
@@ -146,7 +153,7 @@ class _Panel:
                 self.marks.setdefault("no bar: error unknown (one repeat)", Line2D([], [], linestyle="none"))
 
     def scores(self, rows: Mapping[str, list[tuple[StudyPoint, Row]]]) -> None:
-        """z-scores with the band |z| < 2 and lines at 4; a triangle on the edge lies beyond it."""
+        """Draw z-scores with the band |z| < 2 and lines at 4; a z beyond the strip is a triangle on its edge."""
         every = [row for shown in rows.values() for _, row in shown]
         finite = [abs(row.z) for row in every if math.isfinite(row.z)]
         limit = min(max(Z_LEAST, 1.1 * max(finite, default=0.0)), Z_MOST)

@@ -18,14 +18,14 @@ from needlepoint.plotting.style import TRAINING
 from needlepoint.studies.points import StudyPoint
 
 CLEAN = ("excess_risk", "clean_risk")
-"""The risk without the label noise: of location tasks, and of the attention-indexed model."""
+"""Names of the risk without the label noise: on location tasks, and on the attention-indexed model."""
 
 OVERLAPS = "overlaps."
 _LATEX = {s.name: s.latex for s in SYMBOLS}
 
 
 class Plottable(Protocol):
-    """What is drawn: the swept paths with their values, and the points."""
+    """What can be drawn, such as a Study: the swept paths with their values, and the points."""
 
     @property
     def axes(self) -> Mapping[str, Sequence[Any]]: ...
@@ -36,7 +36,8 @@ class Plottable(Protocol):
 
 @dataclass(frozen=True)
 class Data:
-    """The points of a study, the distinct values of each axis, and which sources have the metric."""
+    """One metric of a study: the points, the distinct values of each axis, and whether predictions and measurements
+    have the metric."""
 
     metric: str
     points: tuple[StudyPoint, ...]
@@ -51,12 +52,15 @@ class Data:
 
     @property
     def numeric(self) -> list[str]:
-        """The numeric axes, the one with most values first."""
+        """Return the paths of the numeric axes, the one with most values first."""
         found = [path for path, values in self.axes.items() if all(map(_is_number, values))]
         return sorted(found, key=lambda path: -len(self.axes[path]))
 
     def choose(self, name: str, given: str | None, taken: Sequence[str] = ()) -> str:
-        """The axis asked for by its path (or its last part), or the numeric axis with most values."""
+        """Return the path of the axis `given` by its path or the last part of it; None is the one with most values.
+
+        `name` is "x" or "y", for messages; the axes in `taken` are in use already.
+        """
         numeric = [path for path in self.numeric if path not in taken]
         if given is None:
             if not numeric:
@@ -81,7 +85,7 @@ class Data:
         return found[0]
 
     def groups(self, shown: Sequence[str]) -> dict[str, list[StudyPoint]]:
-        """Points by the values of the axes that vary and are not shown; the names are for a legend."""
+        """Return the points grouped by the values of the axes that vary and are not `shown`, by a name for a legend."""
         others = [path for path, values in self.axes.items() if path not in shown and len(values) > 1]
         found: dict[tuple[Any, ...], list[StudyPoint]] = {}
         for point in self.points:
@@ -94,17 +98,20 @@ class Data:
         return dict(zip(names, found.values(), strict=True))
 
     def counts(self, shown: Sequence[str]) -> str:
-        """`task.noise (3 values), ...` of the axes that vary and are not shown."""
+        """Return a text such as `task.noise (3 values), ...` of the axes that vary and are not `shown`."""
         return ", ".join(f"{p} ({len(v)} values)" for p, v in self.axes.items() if p not in shown and len(v) > 1)
 
     def setting(self, path: str, value: Any, brief: bool = True) -> str:
-        """`$\\mu$ = 2`, or a spec alone."""
+        """Return a text such as `$\\mu$ = 2`, or the text of a spec alone; `brief` shortens it."""
         text = _short(value) if brief else repr(value).replace("$", r"\$")
         text = text if len(text) <= 44 or not brief else text[:43] + "…"
         return text if isinstance(value, Spec) else f"{self.name(path, letter=True)} = {text}"
 
     def name(self, path: str, letter: bool = False) -> str:
-        """`$\\mu$ (snr)`; the path where the table of symbols does not have the field."""
+        """Return the name of an axis such as `$\\mu$ (snr)`, or with `letter` the letter alone where that is unique.
+
+        A field that the table of symbols does not have is named by its path.
+        """
         field = path.rpartition(".")[2]
         alone = sum(p.rpartition(".")[2] == field for p in self.axes) < 2
         if field not in _LATEX:
@@ -115,7 +122,7 @@ class Data:
 
     @property
     def title(self) -> str:
-        """The axes that have one value only."""
+        """Return a title that names the axes with one value only."""
         return ", ".join(self.setting(path, values[0]) for path, values in self.axes.items() if len(values) == 1)
 
     @property
@@ -125,7 +132,7 @@ class Data:
         return f"${_LATEX[field]}$ ({words})" if field in _LATEX else words
 
     def theory(self, point: StudyPoint) -> tuple[Estimate | None, str]:
-        """The predicted metric, and what is wrong with it ("" if nothing is, or nothing was asked)."""
+        """Return the predicted metric, and what is wrong with it; "" if nothing is, or if it was not asked for."""
         prediction = point.prediction
         if prediction is None:
             if point.message:
@@ -134,7 +141,7 @@ class Data:
         return self._judge(prediction, self.predicted)
 
     def training(self, point: StudyPoint) -> list[tuple[int, Estimate | None, str]]:
-        """The measured metric at each d, and what is wrong with it."""
+        """Return (d, measured metric, what is wrong with it) for each d."""
         if point.message and point.prediction is not None and not point.measurements:
             return [(0, None, f"no {TRAINING}")]
         judged = [(m.d, *self._judge(m, self.measured)) for m in point.measurements]
@@ -150,7 +157,7 @@ class Data:
 
 
 def read(study: Plottable, metric: str | None) -> Data:
-    """What is drawn of a study; without a `metric` the risk on clean labels, by the name that its task has for it."""
+    """Return what is drawn of a study; without a `metric` it is the risk on clean labels (`CLEAN`) if there is one."""
     if not all(hasattr(study, name) for name in ("axes", "grid", "points")):
         raise InvalidParameter(f"plot({type(study).__name__}): takes a study, which has axes, grid and points().")
     points = tuple(study.points())
@@ -195,7 +202,7 @@ def estimate_of(result: Result, metric: str) -> Estimate | None:
 
 
 def _is_number(value: Any) -> bool:
-    """A real number; infinity is one (it has a place of its own on an axis), minus infinity is not."""
+    """Return whether a value is a real number or infinity, which has a place on an axis; minus infinity has none."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool) and float(value) > -math.inf
 
 
@@ -208,7 +215,7 @@ def _distinct(values: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _short(value: Any) -> str:
-    """A value in few letters: `Erf(scale=0.3)`, `KeyValueAttention(Softmax)`, `0.25`."""
+    """Return a short text of a value: `Erf(scale=0.3)`, `KeyValueAttention(Softmax)`, `0.25`."""
     if isinstance(value, Spec):
         given = [(f.name, getattr(value, f.name)) for f in declared(type(value)) if getattr(value, f.name) != f.default]
         parts = [_short(v) if isinstance(v, Spec) else f"{name}={_short(v)}" for name, v in given]

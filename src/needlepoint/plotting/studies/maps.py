@@ -1,4 +1,4 @@
-"""A metric over two parameters, with contours and the borders where a label flips."""
+"""A metric over two parameters, with contours, and borders where the status, the branch or the stability changes."""
 
 from __future__ import annotations
 
@@ -29,15 +29,16 @@ from needlepoint.studies.points import StudyPoint
 MOST_MAPS = 6
 _HATCHES = ("////", "\\\\\\\\", "xxxx", "....", "++++", "oooo")
 _BORDERS = {"status": ("#000000", 3.2), "branch": (COLOURS[1], 2.0), "stability": ("#ffffff", 0.9)}
-"""Colour and width of the lines where a label flips; where two coincide, both are seen."""
+"""Colour and width of the borders where a label changes; the widths differ so that two that coincide are both seen."""
 _HALO = [withStroke(linewidth=2.4, foreground="white")]
-_CASING = 0.9
+_CASING = 0.9  # points by which the black line under a border is wider than the border
 _CONTOURS: dict[str, Any] = {"colors": "white", "linewidths": 0.8}
 
 
 @dataclass(frozen=True)
 class _Sample:
-    """A point of a map: its place, the metric there (NaN if none), what is wrong, and its labels."""
+    """A point of a map: its place, the metric there (NaN if none), what is wrong with it ("" if nothing), and its
+    status, branch and stability."""
 
     x: float
     y: float
@@ -48,7 +49,7 @@ class _Sample:
 
 @dataclass(frozen=True)
 class _Canvas:
-    """What all maps of a figure share."""
+    """What all maps of a figure share: scales of x and y, colours, contour levels, kinds of border, legend entries."""
 
     scales: tuple[Scale, Scale]
     norm: Normalize
@@ -92,7 +93,7 @@ def draw_maps(data: Data, x: str | None, y: str | None, levels: int | Sequence[f
         scales[0].dress(axis, "x", data.name(paths[0]) if bottom else "")
         scales[1].dress(axis, "y", data.name(paths[1]) if i % columns == 0 else "")
         axis.tick_params(labelbottom=bottom)
-        image = draw(axis, shown, canvas)  # on the final scales: they decide where the contours' labels go
+        image = draw(axis, shown, canvas)  # after the scales are set, because they decide where contour labels go
     for axis in axes.flat[len(groups) :]:
         axis.set_visible(False)
     source = "" if data.predicted else f", {TRAINING}"
@@ -110,7 +111,7 @@ def draw_maps(data: Data, x: str | None, y: str | None, levels: int | Sequence[f
 def _samples(
     data: Data, points: Sequence[StudyPoint], paths: tuple[str, str], scales: tuple[Scale, Scale]
 ) -> list[_Sample]:
-    """What a map shows at each point: the prediction, or the training where no prediction has the metric."""
+    """Return what a map shows at each point: the prediction, or the training if no prediction has the metric."""
     found, seen = [], set()
     for point in points:
         x, y = (scale.place(point.at[path]) for path, scale in zip(paths, scales, strict=True))
@@ -142,7 +143,7 @@ def _samples(
 
 
 def _levels(given: int | Sequence[float] | None, low: float, high: float, log: bool) -> list[float]:
-    """Contour levels strictly inside the values."""
+    """Return the contour levels that lie strictly between `low` and `high`, from a number of them or from values."""
     if given is None or isinstance(given, int):
         count = 6 if given is None else given
         if count < 0:
@@ -166,7 +167,8 @@ def _levels(given: int | Sequence[float] | None, low: float, high: float, log: b
 
 
 def _cells(axis: Any, samples: Sequence[_Sample], canvas: _Canvas) -> Any:
-    """A grid: coloured cells, contours of what converged, hatched failures, lines where a label flips."""
+    """Draw a grid as coloured cells, with contours through what converged, hatched failures, and borders; return the
+    image for the colour bar."""
     places, (xs, ys) = [s.places for s in canvas.scales], [s.edges() for s in canvas.scales]
     shape = (len(places[1]), len(places[0]))
     every = list(itertools.product(range(shape[0]), range(shape[1])))
@@ -174,7 +176,8 @@ def _cells(axis: Any, samples: Sequence[_Sample], canvas: _Canvas) -> Any:
     value = np.array([cells[c].value if c in cells else math.nan for c in every]).reshape(shape)
     good = np.array([cells[c].value if c in cells and not cells[c].wrong else math.nan for c in every]).reshape(shape)
     at_infinity = [p == s.infinity for p, s in zip(places, canvas.scales, strict=True)]
-    good[at_infinity[1][:, None] | at_infinity[0][None, :]] = math.nan  # no contour runs to infinity
+    # infinity is drawn at an arbitrary place, so no contour may run to it
+    good[at_infinity[1][:, None] | at_infinity[0][None, :]] = math.nan
     image = axis.pcolormesh(xs, ys, np.ma.masked_invalid(value), cmap="viridis", norm=canvas.norm)
     axis.set(xlim=xs[[0, -1]], ylim=ys[[0, -1]])
     levels = _crossed(canvas.levels, good)
@@ -198,7 +201,7 @@ def _cells(axis: Any, samples: Sequence[_Sample], canvas: _Canvas) -> Any:
 
 
 def _hatch(wrong: str, legend: dict[str, Any]) -> str:
-    """The hatching of a failure, the same in every panel."""
+    """Return the hatching of a kind of failure, the same in every panel, and put it into the legend."""
     if wrong not in legend:
         hatch = _HATCHES[len(legend) % len(_HATCHES)]
         legend[wrong] = Patch(facecolor="#dddddd", edgecolor="#222222", linewidth=0, hatch=hatch)
@@ -206,7 +209,8 @@ def _hatch(wrong: str, legend: dict[str, Any]) -> str:
 
 
 def _triangles(axis: Any, samples: Sequence[_Sample], canvas: _Canvas) -> Any:
-    """Scattered points: coloured triangles between them, dots (crosses for failures), mid-edge lines."""
+    """Draw scattered points (crosses where they failed) with coloured triangles between them, contours and borders;
+    return the image for the colour bar."""
     x, y = np.array([s.x for s in samples]), np.array([s.y for s in samples])
     unit = [_unit(scale.forward(v)) for scale, v in zip(canvas.scales, (x, y), strict=True)]
     try:
@@ -241,7 +245,7 @@ def _triangles(axis: Any, samples: Sequence[_Sample], canvas: _Canvas) -> Any:
     for kind in canvas.borders:
         labels = [s.labels[kind] for s in samples]
         _border(axis, kind, _mid_edges(np.column_stack([x, y]), triangles, labels, canvas.scales))
-    size = min(3.5, 35.0 / math.sqrt(len(samples)))  # many dots would hide what they sample
+    size = min(3.5, 35.0 / math.sqrt(len(samples)))  # many dots are drawn small, or they would hide the colours
     dots: dict[str, Any] = {"color": "black", "markersize": size, "linestyle": "none", "clip_on": False, "zorder": 1.5}
     for wrong in ["", *sorted({s.wrong for s in samples} - {""})]:
         there = np.array([s.wrong == wrong for s in samples])
@@ -254,16 +258,17 @@ def _triangles(axis: Any, samples: Sequence[_Sample], canvas: _Canvas) -> Any:
 
 
 def _unit(t: np.ndarray) -> np.ndarray:
-    """Scaled to 0..1, so that neighbours do not depend on units."""
+    """Return the values scaled to 0..1, so that which points are neighbours does not depend on units."""
     return (t - t.min()) / (float(np.ptp(t)) or 1.0)
 
 
 def _mid_edges(
     places: np.ndarray, triangles: np.ndarray, labels: Sequence[str | None], scales: tuple[Scale, Scale]
 ) -> list[Any]:
-    """Inside each triangle, the line between the middles of the edges whose ends have different labels.
+    """Return the border between labels as segments (n, 2 ends, 2 coordinates).
 
-    Where three labels meet (or one end has none) the lines run to the centre of the triangle.
+    Inside each triangle it joins the middles of the edges whose ends have different labels. Where three labels meet, or
+    one corner has none, it runs from the middles to the centre of the triangle.
     """
     t = np.column_stack([scale.forward(v) for scale, v in zip(scales, places.T, strict=True)])
     segments = []
@@ -288,7 +293,7 @@ def _border(axis: Any, kind: str, segments: list[Any]) -> None:
 
 
 def _crossed(levels: Sequence[float], values: np.ndarray) -> list[float]:
-    """The levels that these values cross."""
+    """Return the levels that lie strictly between these values."""
     finite = values[np.isfinite(values)]
     return [v for v in levels if finite.size and finite.min() < v < finite.max()]
 
@@ -300,7 +305,7 @@ def _dress_contours(axis: Any, drawn: Any) -> None:
 
 
 def _name_regions(axis: Any, samples: Sequence[_Sample], canvas: _Canvas) -> None:
-    """The branch, and stable or unstable, written at the point deepest inside each region."""
+    """Write the branch and the stability of each region at the point that is farthest from its borders."""
     from scipy.spatial import KDTree
 
     kinds = [kind for kind in canvas.borders if kind != "status"]

@@ -28,13 +28,18 @@ def plot(
     levels: int | Sequence[float] | None = None,
     path: str | PathLike[str] | None = None,
 ) -> Figure:
-    """Draw a metric (or an overlap, "overlaps.key") of a study, and save the picture if `path` is given.
+    """Return a picture of one metric of a study, and save it if `path` is given.
 
-    `kind` "curves" draws the metric against one axis (`x`), with training points and their z-scores, one curve
-    for each combination of the other axes; "map" draws the prediction over two (`x`, `y`). Without it, a map is
-    drawn if two numeric axes have three or more values each and nothing was simulated. Without `metric` it is the risk
-    on clean labels ("excess_risk", or "clean_risk" on the attention-indexed model). `levels` are the
-    contours of a map, or their number. Points that did not converge are marked, never left out.
+    metric  metric, or overlap such as "overlaps.key"; None is the risk on clean labels ("excess_risk", or "clean_risk"
+            on the attention-indexed model)
+    x, y    swept paths of the axes, or the last parts of them; None chooses the numeric ones with most values
+    kind    "curves" draws the metric against `x`, with training points and their z-scores, one curve for each
+            combination of the other axes; "map" draws the prediction over `x` and `y`; None draws a map if two numeric
+            axes have three or more values each and nothing was simulated
+    levels  contours of a map, or their number
+    path    file name ending in .png, .pdf or .svg
+
+    Points that did not converge are marked, never left out.
     """
     target = picture_path(path)
     if kind not in (None, *KINDS):

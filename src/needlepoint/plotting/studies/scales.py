@@ -21,7 +21,13 @@ GREY = "#555555"
 
 @dataclass(frozen=True)
 class Scale:
-    """Where the values of an axis are drawn: linear or logarithmic, with infinity one step beyond the last."""
+    """Where the values of an axis are drawn: linear or logarithmic, with infinity one step beyond the last value.
+
+    values    the finite values, sorted
+    log       whether the axis is logarithmic
+    whole     whether all values are whole numbers
+    infinity  where infinity is drawn; None if it is not among the values
+    """
 
     values: np.ndarray
     log: bool
@@ -55,13 +61,13 @@ class Scale:
         return np.exp(t) if self.log else np.asarray(t, dtype=float)
 
     def edges(self) -> np.ndarray:
-        """Borders of the cells around the places."""
+        """Return the borders (n + 1,) of the cells around the n places."""
         t = self.forward(self.places)
         middle = (t[1:] + t[:-1]) / 2
         return self.back(np.concatenate([[2 * t[0] - middle[0]], middle, [2 * t[-1] - middle[-1]]]))
 
     def dress(self, axis: Any, letter: str, label: str) -> None:
-        """Scale, ticks and label of the x or y axis."""
+        """Set scale, ticks and label of the x or y axis, as `letter` says."""
         axis.set(**{f"{letter}label": label, f"{letter}scale": "log" if self.log else "linear"})
         if self.infinity is not None:
             ticks = self.values[:: max(1, math.ceil(len(self.values) / 6))]
@@ -73,7 +79,8 @@ class Scale:
 
 
 def _geometric(values: np.ndarray) -> bool:
-    """Positive, over more than a factor 30, and closer to even steps in the logarithm than in the value."""
+    """Return whether values suit a logarithmic axis: positive, over more than a factor 30, and closer to even steps in
+    the logarithm than in the value."""
     if len(values) < 2 or values[0] <= 0 or values[-1] <= 30 * values[0]:
         return False
     steps = np.arange(len(values))
@@ -82,13 +89,13 @@ def _geometric(values: np.ndarray) -> bool:
 
 
 def is_wide(values: Iterable[float]) -> bool:
-    """Positive and over more than a factor 1000: drawn on a logarithmic scale."""
+    """Return whether values are positive and span more than a factor 1000, so that a logarithmic scale is used."""
     finite = [v for v in values if math.isfinite(v)]
     return bool(finite) and min(finite) > 0 and max(finite) > 1000 * min(finite)
 
 
 def add_legend(figure: Figure, entries: Mapping[str, Any]) -> None:
-    """One legend above the panels, in as many columns as the texts allow."""
+    """Put one legend above the panels, in as many columns (four at most) as the texts allow."""
     if not entries:
         return
     width, height = figure.get_size_inches()
@@ -101,16 +108,16 @@ def add_legend(figure: Figure, entries: Mapping[str, Any]) -> None:
 
 
 def _split(items: Sequence[int], columns: int) -> list[list[int]]:
-    """As a legend fills its columns."""
+    """Return the items in columns, as matplotlib fills the columns of a legend."""
     return [list(map(int, part)) for part in np.array_split(np.array(items), columns)]
 
 
 def legend_sign(marker: Any, **options: Any) -> Line2D:
-    """A marker for the legend."""
+    """Return a legend entry with this marker."""
     look = {"color": GREY, "markerfacecolor": "white", "linestyle": "none", "markersize": 6.0, **options}
     return Line2D([], [], marker=marker, **look)
 
 
 def cross_of(wrong: str) -> Any:
-    """The open cross of a status."""
+    """Return the marker of a failure, by its status."""
     return _CROSSES.get(wrong.removeprefix(f"{TRAINING}: "), _OTHER_CROSS)
