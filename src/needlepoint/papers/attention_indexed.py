@@ -1,5 +1,5 @@
 """Figures of arXiv 2509.24914, with the Bayes-optimal lines of arXiv 2506.01582: what attention learns from labels that
-an attention matrix makes."""
+are made by the attention matrix of a target."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _error_points(size: Size) -> list[Point]:
     points = [Point("thresholds", TWO, TIED, label=_EDGE)]
     if size == "quick":
         alphas = [0.02, 0.035, 0.06, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.6, 1.0, 3.0]
-        # beside the peak of the weakest penalty, where the theory holds
+        # at the weakest penalty the theory does not hold on the peak of the error, so training is done beside it
         measured = {0.001: (0.06, 0.6), 0.02: (0.1, 0.3, 1.0), 0.1: (0.1,)}
     else:
         alphas = sorted({*(0.02 * 150 ** (i / 20) for i in range(21)), 0.1, 0.2, 0.25, 0.3, 1.0})
@@ -151,7 +151,7 @@ def _best_case(tokens: int, rank: float) -> str:
 def _best_points(size: Size) -> list[Point]:
     points = []
     for tokens in (1,) if size == "quick" else (1, 2):
-        # two tokens show twice as many numbers
+        # a label of two tokens carries twice as many numbers as one of a single token; hence alpha / tokens below
         alphas = [0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 1.0, 1.5]
         measured = (0.3,) if size == "quick" else (0.1, 0.3, 1.0)
         for rank in _RANKS:
@@ -211,7 +211,7 @@ _CURVES = {
     "direct attention: both": (0.0, DIRECT, "recovery", 3),
 }
 _OTHERS = {1: "o", 3: "s", 5: "^"}
-"""Numbers of tokens that are drawn over the lines of two tokens, and their markers."""
+"""Numbers of tokens that are drawn as markers over the lines of two tokens, and these markers."""
 
 
 def _threshold_points(size: Size) -> list[Point]:

@@ -18,10 +18,10 @@ PAPER, BAYES_PAPER = "2509.24914", "2506.01582"
 NOISE = 0.5
 TIED, DIRECT = TiedAttention(), DirectAttention()
 TWO = AttentionIndexed(2, Wishart(0.5), noise_var=NOISE)
-"""The task of most figures."""
+"""The task of most figures: two tokens, target of rank d/2."""
 
 PENALTY = 0.02
-"""The penalty of figures that have one, near the best one for many sequences."""
+"""The penalty of figures with a single fixed one; it is near the best one for many sequences."""
 
 ALPHA = r"sequences over dimension squared $\alpha$"
 ERROR = r"estimation error $\mathrm{Tr}(S - S_0)^2/d$"
@@ -29,20 +29,25 @@ COLUMNS = ["panel", "curve", "source", "x", "metric", "value", "error", "error_k
 
 
 def training(size: Size, tokens: int = 2, d: int | None = None) -> dict[str, Any]:
-    """Options of a simulation."""
+    """Return the options of a simulation at this size of figure; `d` None is the largest dimension used."""
     quick, full = (40, 16), (100 if tokens == 1 else 70, 16)
     largest, repeats = quick if size == "quick" else full
     return {"d": d or largest, "repeats": repeats, "samples": 3000 if size == "quick" else 10_000, "seed": 1}
 
 
 def theory(size: Size, measured: Sequence[int]) -> dict[str, Any]:
-    """Options of a prediction: to the width of a line where it is only looked at."""
+    """Return the options of a prediction.
+
+    A quick prediction that no training is compared with (`measured` is empty) needs only the precision of a drawn line.
+    """
     return {"tol": 0.01} if size == "quick" and not measured else {}
 
 
 def learner(alpha: float, lam: Any, task: AttentionIndexed = TWO, model: Spec = TIED) -> Ridge:
-    """One start is enough where the minima that two starts find are the same; for one token the problem is convex in
-    S, and the algorithm that uses this is the quicker one."""
+    """Return ridge-penalised training from one start, as two starts find the same minimum in these figures.
+
+    For one token and tied attention the problem is convex in S, and FISTA, which uses that, is quicker than L-BFGS.
+    """
     convex = task.tokens == 1 and model == TIED
     return Ridge(alpha, lam, start="random", algorithm="fista" if convex else "lbfgs")
 
@@ -57,7 +62,7 @@ def asked(
     size: Size,
     measured: Sequence[int] = (),
 ) -> list[Point]:
-    """A prediction, and the training at each size in `measured` that it is for."""
+    """Return the points of one place on a curve: a prediction, and training at each dimension in `measured`."""
     question = task, model, learner(alpha, lam, task, model)
     points = [Point("predict", *question, theory(size, measured), label, x)]
     follow = isinstance(lam, str)
@@ -67,12 +72,12 @@ def asked(
 
 
 def labelled(records: Sequence[Record], label: str) -> list[Record]:
-    """The records of a curve, by rising x."""
+    """Return the records with this label, sorted by x."""
     return sorted((r for r in records if r.point.label == label), key=lambda r: float(r.point.x or 0))
 
 
 def line(records: Sequence[Record], panel: str, name: str, metric: str, **look: Any) -> tuple[Any, list[list[Any]]]:
-    """A metric of one curve with its measured points, and the rows of its table."""
+    """Return the line of one metric with its measured points, and the rows of its table (`COLUMNS`)."""
     from needlepoint.plotting.metrics import Line
 
     mine = labelled(records, f"{panel}, {name}")
@@ -100,7 +105,7 @@ def metric_of(record: Record, metric: str) -> Estimate:
 
 
 def sizes(records: Sequence[Record], what: str = "training") -> str:
-    """What measured points are, for a legend."""
+    """Return a legend text that says what measured points are; "" if there are none."""
     found = {(r.result.d, r.result.repeats) for r in records if isinstance(r.result, Measurement)}
     each = sorted({d for d, _ in found}), sorted({n for _, n in found})
     if not found:

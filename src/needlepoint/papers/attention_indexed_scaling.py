@@ -1,4 +1,5 @@
-"""Figures of arXiv 2509.24914 about what errors scale with: temperature, tokens, power laws, and what is read out."""
+"""Figures of arXiv 2509.24914 about how errors scale with temperature, number of tokens and number of sequences (power
+laws), and whether they depend on what is read out."""
 
 from __future__ import annotations
 
@@ -50,8 +51,10 @@ def _count(tokens: int) -> str:
 
 
 def _matched(tokens: int, beta: float = 1.0) -> float:
-    """A penalty in the unit of the loss: softmax over T tokens has slopes of order beta / T, and errors are their
-    squares."""
+    """Return a penalty of the same strength relative to the loss for every number of tokens T and every beta.
+
+    Softmax over T tokens has slopes of order beta / T, and the loss is of the order of their squares.
+    """
     return 4 * PENALTY * (beta / tokens) ** 2
 
 
@@ -112,7 +115,7 @@ register(
 
 _GAMMAS = (0.75, 1.0, 1.5)
 _WEAK = 0.01
-"""The penalty of training without noise, where the best one vanishes."""
+"""The penalty of training without label noise, where the best penalty is zero, which no training reaches."""
 
 _LARGE = "large"
 _SHOWN = {"noisy": NOISE, "noiseless": 0.0}
@@ -131,7 +134,7 @@ def _power_points(size: Size) -> list[Point]:
     quick = size == "quick"
     d = 10_000 if quick else 1_000_000
     ratios = (5.0, 50.0, 500.0) if quick else [3.0 * 10 ** (i / 3) for i in range(14)]
-    # without noise training takes long, because its penalty is weak
+    # training without label noise takes long, because its penalty is weak; the quick size leaves it out
     small, trained = ({NOISE: 60}, (8.0, 20.0)) if quick else ({NOISE: 100, 0.0: 60}, (8.0, 32.0))
     points = []
     for gamma in _GAMMAS[1:] if quick else _GAMMAS:
@@ -157,13 +160,15 @@ def _dimension(record: Record) -> int:
 
 
 def _slopes(x: Sequence[float], y: Sequence[float]) -> list[float]:
-    """Powers between neighbours, the last one twice so that each point has one."""
+    """Return the slope of log y against log x between neighbouring points; the last is repeated so that each point
+    has one."""
     found = [math.log(b / a) / math.log(v / u) for u, v, a, b in zip(x, x[1:], y, y[1:], strict=False)]
     return [*found, *found[-1:]]
 
 
 def _law(gamma: float, x: Sequence[float], y: Sequence[float], power: float, colour: int) -> list[Any]:
-    """A curve with its last slope and, in brackets, the predicted power, and a guide of that power above its end."""
+    """Return two lines: the curve, named by its last slope and (in brackets) the predicted power, and a guide of that
+    power above its end."""
     from needlepoint.plotting.metrics import Line
 
     slope = f"{_slopes(x, y)[-1]:.2f}" if len(x) > 1 else "?"
@@ -176,7 +181,8 @@ def _law(gamma: float, x: Sequence[float], y: Sequence[float], power: float, col
 
 
 def _power_curve(records: Sequence[Record], panel: str, gamma: float, colour: int) -> tuple[list[Any], list[list[Any]]]:
-    """Errors in a large dimension with their power, and in the small one that was trained in."""
+    """Return the lines and table rows of one gamma: errors in a large dimension with their power, and in the small
+    dimension of the training."""
     from needlepoint.plotting.metrics import Line
 
     label = f"{panel}, {_gamma(gamma)}"
@@ -248,7 +254,7 @@ register(
 # --- what is read out ----------------------------------------------------------------------------
 
 _READOUTS = {"seq2lab": ("attention matrix", "o"), "seq2seq": ("mixed tokens", "s")}
-"""What each is called, and its marker."""
+"""Readout -> its name in the figure and its marker."""
 
 _READ = "readout"
 
@@ -276,7 +282,7 @@ def _draw_readout(records: Sequence[Record]) -> Drawing:
     along: list[Any] = [Line("", limit.x, limit.y, limit.trusted, colour=5)]
     for i, d in enumerate(dims):
         for j, (readout, (_, mark)) in enumerate(_READOUTS.items()):
-            # beside one another, because they would cover one another
+            # markers at the same alpha are moved sideways, because they would cover one another
             moved = 1.03 ** (2 * i + j - len(dims) + 0.5)
             mine = [r for r in labelled(runs, f"{_READ}, {readout}") if r.result.d == d]
             dots = [(moved * float(r.point.x or 0), *_value(r)) for r in mine]
@@ -303,7 +309,10 @@ def _draw_readout(records: Sequence[Record]) -> Drawing:
 
 
 def _apart(runs: Sequence[Record]) -> tuple[float, float]:
-    """By how much the errors of the two readouts differ, relatively: repeats of one number have the same data."""
+    """Return mean and standard error of the relative difference between the errors of the two readouts.
+
+    It is taken repeat by repeat, because a repeat has the same data for both.
+    """
     import numpy as np
 
     matrix, tokens = (

@@ -45,9 +45,9 @@ _SELF = "needlepoint"
 
 
 def cite(what: Any = None) -> str:
-    """BibTeX for this library and for the papers behind `what`: a paper id, a result, a study, specs, or nothing (all).
+    """Return BibTeX for this library and for the papers behind `what`.
 
-    Several specs or results are given as a tuple or a list.
+    `what` is an arXiv number, a result, a study, a spec, a tuple or list of specs or results, or None for all papers.
     """
     if isinstance(what, str):
         if what != _SELF and what not in PAPERS:
@@ -62,11 +62,12 @@ def cite(what: Any = None) -> str:
 
 
 def _questions(what: Any) -> Iterator[tuple[Any, Any]]:
-    """The (task, model) of everything given; one of them is `...` where a spec alone does not say it."""
+    """Yield the (task, model) of everything given; a part that is not known, as only one spec was given, is `...`."""
     if isinstance(what, (tuple, list)) and what:
         parts = [one for one in what if one is not None]
         given = {one.family: one for one in parts if isinstance(one, Spec)}
-        if len(given) == len(parts) > 1 and "task" in given:  # one question; Bayes has no model
+        # one spec of each family is one question; without a model it is a Bayes-optimal one if there is a learner
+        if len(given) == len(parts) > 1 and "task" in given:
             yield given["task"], given.get("model", None if "learner" in given else ...)
             return
         for one in parts:
@@ -85,13 +86,16 @@ def _questions(what: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _papers_of(task: Any, model: Any) -> tuple[str, ...]:
-    """Erf attention on the sphere and its dynamics are 2410.01537; other attentions, free norms and the max task
-    2509.21936; the attention-indexed model 2509.24914, its Bayes-optimal estimate 2506.01582."""
+    """Return the arXiv numbers for a task and a model.
+
+    Erf attention on the sphere and its dynamics are 2410.01537; other attentions, free norms and the max task are
+    2509.21936; the attention-indexed model is 2509.24914, its Bayes-optimal estimate 2506.01582.
+    """
     names = {type(task).__name__, type(model).__name__}
     if names & {"AttentionIndexed", "TiedAttention", "DirectAttention", "Wishart", "Eigenvalues", "PowerLaw"}:
         return ("2506.01582",) if model is None else ("2509.24914", "2506.01582")
     if getattr(model, "family", "model") in ("learner", "overlaps", "indexed overlaps"):
-        return tuple(PAPERS)  # of no task in particular
+        return tuple(PAPERS)  # a learner or overlaps alone belong to no task in particular
     activation = model if getattr(model, "family", "") == "activation" else getattr(model, "activation", None)
     other = activation is not None and (type(activation).__name__ != "Erf" or not getattr(model, "unit_norm", True))
     return ("2509.21936",) if other or "MaxSLR" in names else ("2410.01537",)

@@ -22,7 +22,11 @@ RUNS = 30
 
 @dataclass(frozen=True)
 class Experiment:
-    """One training experiment: the learner at a size, and how it is shown."""
+    """One training experiment.
+
+    The fields from `d` to `noise` are those of the task, model and learner; `all_runs` draws every run instead of
+    means; `runs` is how many runs the theory takes, `training_runs` how many are trained with real vectors.
+    """
 
     id: str
     title: str
@@ -57,7 +61,7 @@ class Experiment:
 
 
 def _experiments() -> list[tuple[Experiment, dict[str, Any]]]:
-    """The five experiments at full size, and what the quick size changes."""
+    """Return the five experiments at full size, each with the fields that the quick size changes."""
     return [
         (
             Experiment(
@@ -177,7 +181,7 @@ def _draw_training(all_runs: bool, records: Sequence[Record]) -> Drawing:
     from needlepoint.plotting.trajectories import four_panels, run_table, trajectory_table
 
     theory, oracle, training = (r.result for r in records)
-    # a constant large scale has a risk of several units everywhere: leave it its room
+    # at a constant large scale the risk stays at several units, and the panel has to be higher to show it
     top = 6.0 if oracle.excess_risk.value < 3 else 9.0
     figure = four_panels(
         theory.trajectory,
@@ -275,7 +279,7 @@ _PREDICTORS = {
 def _dimension_points(size: Size) -> list[Point]:
     fine = [round(2 ** (i / 3)) for i in range(9, 25)]
     dimensions = fine + [2**i for i in range(9, 18 if size == "quick" else 21)]
-    largest = 2048 if size == "quick" else 8192  # token coordinates a sequence
+    largest = 2048 if size == "quick" else 8192  # most coordinates of a sequence (tokens x d) that are simulated
     points = []
     for family, length in _LENGTHS.items():
         for d in dimensions:

@@ -1,4 +1,4 @@
-"""Figures as data: which points a figure needs, and how their records are drawn."""
+"""Figures as data: which points (computations) a figure needs, and how their records (results) are drawn."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ Size = Literal["quick", "full"]
 
 @dataclass(frozen=True)
 class Point:
-    """One computation: `verb` is a public function of the package, called with the specs and options.
+    """One computation of a figure: a public function of the package (`verb`), called with the specs and options.
 
-    `follow` makes a simulation take the specs and overlaps that the prediction of the same specs chose.
+    label, x  which curve the result belongs to, and where on it
+    follow    makes a simulation take the specs and overlaps that the prediction of the same specs chose
     """
 
     verb: str
@@ -45,7 +46,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A matplotlib figure and the numbers it shows, one table (columns and rows) a name."""
+    """A matplotlib figure and the numbers it shows: tables (columns, rows) by name."""
 
     figure: Any
     tables: dict[str, tuple[list[str], list[list[Any]]]]
@@ -53,6 +54,8 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Figure:
+    """A published figure: `points` gives what to compute at a size, `draw` draws it; `paper` is an arXiv number."""
+
     id: str
     title: str
     paper: str
@@ -72,7 +75,7 @@ def register(figure: Figure) -> Figure:
 
 
 def figures() -> dict[str, Figure]:
-    """All registered figures: every module of `needlepoint.papers` may register some."""
+    """Return all figures by id; importing the modules of `needlepoint.papers` registers them."""
     import needlepoint.papers as here
 
     for module in pkgutil.iter_modules(here.__path__):

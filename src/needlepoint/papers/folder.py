@@ -1,4 +1,4 @@
-"""What a folder of figures holds: everything in its store is in its report, whichever run has computed it."""
+"""What a folder of figures holds. Its report covers all points in its store, whichever run has computed them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from needlepoint.studies.storage.store import Store, StoreError
 
 @dataclass(frozen=True)
 class Held:
-    """The points of one figure at one size that a store has an answer to."""
+    """One figure at one size: its points, their jobs, and the ids of those that are done in the store (`there`)."""
 
     figure: Figure
     size: Size
@@ -35,19 +35,19 @@ class Held:
 
     @property
     def mark(self) -> str:
-        """Changes with the points that are there."""
+        """Return a hash of the points that are done, which tells whether rows that were kept are up to date."""
         return digest(NUMBERS_VERSION, sorted(self.there))
 
 
 def held(figure: Figure, size: Size, done: set[str]) -> Held:
-    """What is there of a figure, given the ids of the points that are done."""
+    """Return what the store has of a figure, given the ids of all jobs that are done."""
     points = figure.points(size)
     jobs = jobs_of(points)
     return Held(figure, size, points, jobs, frozenset(job.id for job in jobs if job.id in done))
 
 
 def remember(store: Store, done: Reproduced) -> None:
-    """Keep the rows of a finished figure, so that a later run need not compare again."""
+    """Store the comparisons of a finished figure, so that a later run need not make them again."""
     here = held(done.figure, done.size, store.ids("done"))
     document = {"mark": here.mark, "files": [f.name for f in done.files], "troubles": list(done.troubles)}
     document |= {"seconds": done.seconds, "rows": [encode(asdict(row), {}) for row in done.agreement]}
@@ -58,8 +58,10 @@ def remember(store: Store, done: Reproduced) -> None:
 def everything(
     store: Store, figures: Sequence[Figure], out: Path, done: Sequence[Reproduced], thorough: bool = True
 ) -> list[Reproduced]:
-    """All figures with points in the store: those of this run, those that earlier runs have finished, and if
-    `thorough` what there is of others. A figure that was not finished has the simulations that no other one shows.
+    """Return all figures with points in the store: those of this run (`done`) and those that earlier runs finished.
+
+    With `thorough`, unfinished figures are added with what there is of them; of their simulations only those that no
+    other figure shows.
     """
     now = {(r.figure.id, r.size): r for r in done}
     there, covered = store.ids("done"), set[str]()
@@ -81,13 +83,13 @@ def everything(
 
 
 def strangers(store: Store, figures: Sequence[Figure]) -> int:
-    """Points in the store that no figure of this version asks for."""
+    """Return how many points in the store no figure of this version asks for."""
     asked = {job.id for figure in figures for size in get_args(Size) for job in jobs_of(figure.points(size))}
     return len(store.ids() - asked)
 
 
 def _finished(store: Store, here: Held, out: Path, drawn: bool) -> Reproduced | None:
-    """What an earlier run that finished a figure has left of it; None if there was none, or points have changed."""
+    """Return what an earlier run kept of a figure; None if none finished it, or its points have changed since."""
     kept = _recall(store, here.key)
     try:
         if kept["mark"] != here.mark:
@@ -102,7 +104,7 @@ def _finished(store: Store, here: Held, out: Path, drawn: bool) -> Reproduced | 
 
 
 def _unfinished(store: Store, here: Held, covered: set[str]) -> Reproduced | None:
-    """What there is of a figure that nobody has finished; None if others show all of it."""
+    """Return what there is of an unfinished figure; None if it has no comparison that others do not show."""
     records = []
     for point, job in zip(here.points, here.jobs, strict=True):
         wanted = job.id in here.there and (point.verb == "predict" or job.id not in covered)
@@ -115,7 +117,7 @@ def _unfinished(store: Store, here: Held, covered: set[str]) -> Reproduced | Non
 
 
 def _recall(store: Store, key: str) -> Any:
-    """What is kept under a name; None if it cannot be read."""
+    """Return what the store keeps under a key; None if there is nothing or it cannot be read."""
     try:
         return store.meta(key)
     except StoreError:

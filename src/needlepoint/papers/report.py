@@ -1,4 +1,4 @@
-"""One self-contained page of what was reproduced: pictures, agreement, and how it was made."""
+"""One self-contained HTML page of what was reproduced: pictures, comparisons with training, and computing times."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ th:first-child, td:first-child { text-align: left; } .far { color: #a00; font-we
 footer { margin-top: 3rem; color: #777; font-size: 14px; }
 """
 FAR = 4.0
-"""|z| above which a row is set off in red."""
+"""|z| from which on a row is shown in red."""
 
 
 def write_report(path: Path, done: Sequence[Reproduced], version: str, strangers: int = 0) -> None:
-    """The page of all figures; `strangers` are points in the store that belong to none of them."""
+    """Write the page of all figures; `strangers` is how many points in the store belong to none of them."""
     rows = [row for r in done for row in r.agreement]
     flagged = sum(row.flagged for row in rows)
     exact, limits = ([row for row in rows if row.exact is kind and not row.flagged] for kind in (True, False))

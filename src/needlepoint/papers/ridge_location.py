@@ -1,4 +1,4 @@
-"""Figures of arXiv 2509.21936 at finitely many samples: what ridge-penalised attention learns, and the best one can."""
+"""Figures of arXiv 2509.21936 with alpha d samples: what ridge-penalised attention learns, and the Bayes optimum."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 PAPER = "2509.21936"
 NOISE = 0.1
 PENALTY = 0.5
-"""The fixed penalty of the figure against alpha."""
+"""The fixed penalty of the figures against alpha."""
 
 ATTENTIONS = {"softmax": KeyValueAttention(Softmax()), "linear": KeyValueAttention(Linear())}
 BAYES = "Bayes-optimal"
@@ -54,14 +54,14 @@ def training_options(size: Size) -> dict[str, Any]:
 
 
 def _theory(size: Size) -> dict[str, Any]:
-    """Options of a prediction: the excess risk to the width of a line, or less."""
+    """Return the options of a prediction: the excess risk to the precision of a drawn line."""
     return {"tol": 0.01 if size == "quick" else 0.005}
 
 
 def _ridge(
     task: Spec, name: str, lam: Any, alpha: float, label: str, x: float, size: Size, measured: bool
 ) -> list[Point]:
-    """One prediction, and the training that it is for."""
+    """Return the points of one place on a curve: a prediction and, if `measured`, training with its penalties."""
     question = task, ATTENTIONS[name], Ridge(alpha, lam)
     points = [Point("predict", *question, _theory(size), label, x)]
     if measured:
@@ -70,7 +70,7 @@ def _ridge(
 
 
 def _bayes(task: Spec, alpha: float, label: str, size: Size, measured: bool) -> list[Point]:
-    """The best possible, and message passing that attains it."""
+    """Return the points of the Bayes-optimal risk and, if `measured`, of message passing, which attains it."""
     if not isinstance(task, BAYES_TASKS):
         return []
     question = task, None, BayesOptimal(alpha)
@@ -83,7 +83,7 @@ def is_trusted(result: Prediction) -> bool:
 
 
 def _curve(records: Sequence[Record], panel: str, name: str, colour: int) -> tuple[Any, list[list[Any]]]:
-    """One line with its measured points, and the rows of its table."""
+    """Return one curve with its measured points, and the rows of its table (`COLUMNS`)."""
     from needlepoint.plotting.stability import DoubtCurve
 
     mine = sorted((r for r in records if r.point.label == f"{panel}, {name}"), key=lambda r: float(r.point.x or 0))
@@ -109,7 +109,7 @@ def _curve(records: Sequence[Record], panel: str, name: str, colour: int) -> tup
 def _draw_rows(
     records: Sequence[Record], rows: Sequence[Sequence[str]], names: dict[str, int], ticks: Sequence[float], **look: Any
 ) -> Drawing:
-    """Panels of the curves that are among the records, laid out in rows."""
+    """Return the drawing of the panels named in `rows`, with those curves of `names` that are among the records."""
     from needlepoint.plotting.stability import DoubtPanel, doubt_panels
 
     shown, table = [], []
@@ -131,7 +131,7 @@ def _present(records: Sequence[Record]) -> list[str]:
 
 
 def _in_rows(cases: Sequence[str]) -> list[list[str]]:
-    """Two panels a row where there are four, three where there are six."""
+    """Return the cases in rows of panels: two in a row if there are two or four, else three."""
     width = 2 if len(cases) in (2, 4) else 3
     return [list(cases[i : i + width]) for i in range(0, len(cases), width)]
 

@@ -1,4 +1,4 @@
-"""Figures of arXiv 2509.21936 at finitely many samples: where theory holds, and branches of the best one can."""
+"""Figures of arXiv 2509.21936 with alpha d samples: where the theory holds, and branches of the Bayes optimum."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def _map_points(size: Size) -> list[Point]:
         for lam in lams:
             for alpha in alphas:
                 question = spiked(2, 2.0), model, Ridge(alpha, lam)
-                # risks of 10 and more are reached where nothing is to be trusted; the map shows the replicon
+                # a loose tolerance is enough: the map shows the replicon, and the risk is 10 or more in places where
+                # the theory is not to be trusted anyway
                 points.append(Point("predict", *question, {"tol": 0.1}, name, alpha))
                 if (alpha, lam) in tried:
                     points.append(Point("simulate", *question, training_options(size), name, alpha))
@@ -68,7 +69,7 @@ def _draw_map(records: Sequence[Record]) -> Drawing:
 
 
 def _place(learner: Any) -> tuple[float, float]:
-    """Where a training is on the map."""
+    """Return (alpha, penalty), the place of a training on the map."""
     return learner.alpha, learner.lam
 
 
@@ -96,7 +97,7 @@ _BRANCHES = {
     "spiked, snr 2, 10 tokens": SpikedSLR(10, snr=2.0, noise=0.01),
     "spiked, snr 0.5, 5 tokens": SpikedSLR(5, snr=0.5, noise=0.01),
 }
-# close to where the branches of each end and change places, so that lines are drawn up to there
+# alphas, denser near where a branch ends or becomes the better one, so that lines are drawn up to there
 _SCANS = {
     "spiked, snr 2, 10 tokens": (1.0, 1.2, 1.285, 1.45, 1.6, 1.605, 1.8, 2.0, 2.2, 2.3, 2.33, 2.4, 2.8),
     "spiked, snr 0.5, 5 tokens": (1.0, 1.1, 1.215, 1.35, 1.48, 1.485, 1.65, 1.8, 2.0, 2.1, 2.18, 2.2, 2.3, 2.8),

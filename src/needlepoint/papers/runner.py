@@ -1,4 +1,4 @@
-"""Compute a figure's points, draw it, and write pictures, numbers and agreement."""
+"""Computing a figure's points, drawing it, and writing pictures, tables and comparisons with training."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def quiet(_: str, __: float) -> None:
 
 @dataclass(frozen=True)
 class Agreement(Row):
-    """A row of `compare`, the point of the figure that it is about, and whether the prediction is to be trusted."""
+    """A row of `compare` with the label and x of the figure's point, and the status of its prediction."""
 
     point: str = ""
     x: float | None = None
@@ -38,7 +38,7 @@ class Agreement(Row):
 
 @dataclass(frozen=True)
 class Reproduced:
-    """What one figure left behind."""
+    """What came of one figure: files written, comparisons, messages about what did not converge, and seconds."""
 
     figure: Figure
     files: tuple[Path, ...]
@@ -47,13 +47,13 @@ class Reproduced:
     seconds: float
     size: Size = "quick"
     missing: int = 0
-    """Points of the figure that are not there yet."""
+    """How many points of the figure have not been computed yet."""
 
 
 def compute(
     points: Sequence[Point], say: Say = quiet, store: Store | None = None, executor: Executor | None = None
 ) -> list[Record]:
-    """What the points ask, from the store or computed; points that ask the same share one answer."""
+    """Return one record per point, from the store or computed; points with equal calls share one result."""
     jobs = jobs_of(points)
     labels = {job.id: f"{p.verb} {p.label}".strip() for p, job in reversed(list(zip(points, jobs, strict=True)))}
     distinct = {job.id: job for job in jobs}
@@ -66,7 +66,7 @@ def compute(
     with contextlib.ExitStack() as stack:
         kept = store or stack.enter_context(Store())
         tally = Tally(len(distinct))
-        for following in (False, True):  # predictions first, then the simulations that take their weights
+        for following in (False, True):  # predictions come first, because some simulations take their weights
             units = (Unit([job]) for job in distinct.values() if (job.follow is not None) == following)
             run(units, kept, executor or Serial(), tally, report, retry=True)
         results = {name: _answer(kept, name, labels[name]) for name in distinct}
@@ -75,7 +75,7 @@ def compute(
 
 
 def jobs_of(points: Sequence[Point]) -> list[Job]:
-    """What the points ask, one job each."""
+    """Return one job per point; a point that follows a prediction needs that prediction before it."""
     predictions: dict[Any, Job] = {}
     jobs = []
     for point in points:
@@ -98,8 +98,8 @@ def _answer(store: Store, name: str, label: str) -> Any:
 
 
 def agreement(records: Sequence[Record]) -> list[Agreement]:
-    """Rows of `compare` for every simulated point whose prediction is among the records."""
-    from needlepoint.theory.comparing import compare  # loads the theory
+    """Return the rows of `compare` for every simulated point whose prediction is among the records."""
+    from needlepoint.theory.comparing import compare  # imported late, because it loads the theory
 
     predictions = {r.point.question: r.result for r in records if isinstance(r.result, Prediction)}
     rows: list[Agreement] = []
@@ -119,7 +119,7 @@ def reproduce(
     store: Store | None = None,
     executor: Executor | None = None,
 ) -> Reproduced:
-    """Compute, draw and write `ID.png`, `ID.pdf` and one CSV a table into the folder."""
+    """Compute and draw a figure; write `ID.png`, `ID.pdf` and one CSV per table into the folder `out`."""
     start = time.monotonic()
     writable(out)
     records = compute(figure.points(size), say, store, executor)
@@ -129,14 +129,14 @@ def reproduce(
     troubles = tuple(
         f"{p.verb} {p.label}: {r.status.name}, {r.status.sentence}"
         for p, r in statuses
-        # a prediction that says itself that it is not to be trusted is drawn so
+        # a prediction that flags itself as not to be trusted is no trouble: the figure shows it as such
         if not r.status.finished and getattr(r, "stable", None) is not False
     )
     return Reproduced(figure, files, tuple(agreement(records)), troubles, time.monotonic() - start, size)
 
 
 def writable(out: Path) -> None:
-    """Make the folder, or say in one sentence why nothing can be written there."""
+    """Make the folder and check that it can be written to; raises InvalidParameter."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         probe = out / ".write-probe"
@@ -167,7 +167,7 @@ def write_csv(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]])
 
 
 def write_agreement(path: Path, done: Sequence[Reproduced]) -> None:
-    """Every theory-against-simulation row of all figures in one CSV; whole at every moment, like the report."""
+    """Write every comparison of all figures into one CSV file, which is replaced as a whole (see `replacing`)."""
     columns = ["figure", *Agreement.__dataclass_fields__]
     rows = [[r.figure.id, *asdict(row).values()] for r in done for row in r.agreement]
     with replacing(path) as new:
@@ -176,7 +176,8 @@ def write_agreement(path: Path, done: Sequence[Reproduced]) -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A name to write to; what was written takes the place of the file in one step, or not at all."""
+    """Yield a temporary name to write to; it then replaces the file in one step, so that the file is never half
+    written."""
     new = path.with_name(f".{path.name}.new")
     try:
         yield new

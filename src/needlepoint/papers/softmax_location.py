@@ -1,4 +1,4 @@
-"""Figures of arXiv 2509.21936: what softmax and other attentions can at best achieve on single-location regression."""
+"""Figures of arXiv 2509.21936: the least risk of softmax and other attentions on single-location regression."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLUMNS = ["panel", "curve", "source", "x", "excess_risk", "error", "error_kind"
 
 
 def _optimum(task: Spec, name: str, panel: str, x: float, size: Size, *, measured: bool) -> list[Point]:
-    """The best of one attention, and its risk with real vectors."""
+    """Return the points of one attention's least risk and, if `measured`, of that risk by Monte Carlo with vectors."""
     model, label = ATTENTIONS[name], f"{panel}, {name}"
     points = [Point("predict", task, model, Population(), label=label, x=x)]
     if measured:
@@ -36,7 +36,7 @@ def _optimum(task: Spec, name: str, panel: str, x: float, size: Size, *, measure
 
 
 def _curve(records: Sequence[Record], panel: str, name: str, **style: Any) -> tuple[Any, list[list[Any]]]:
-    """One curve with its points, and the rows of its table."""
+    """Return one curve with its measured points, and the rows of its table (`COLUMNS`)."""
     from needlepoint.plotting.curves import Curve
 
     mine = [r for r in records if r.point.label == f"{panel}, {name}"]
@@ -54,7 +54,7 @@ def _curve(records: Sequence[Record], panel: str, name: str, **style: Any) -> tu
 
 
 def _excess(record: Record) -> Any:
-    """A verb returns a result with metrics, an estimate, or a number."""
+    """Return the excess risk of a record, whose verb returned a result with metrics, an estimate, or a number."""
     from needlepoint.core.estimates import Estimate
 
     if isinstance(record.result, (Prediction, Measurement)):

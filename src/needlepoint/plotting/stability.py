@@ -64,8 +64,8 @@ def doubt_panels(
 ) -> Figure:
     """Return a figure of rows of panels with one legend above.
 
-    Broken lines with crosses are predictions that are not to be trusted. `measured` says in the legend what the measured
-    points are.
+    Broken lines with crosses are predictions that are not to be trusted. `measured` says in the legend what the
+    measured points are.
     """
     columns = max(len(row) for row in shown)
     figure, axes = panels(len(shown), columns, max(7.6, 3.1 * columns + 0.4), 0.9 + 2.7 * len(shown), sharey=True)
