@@ -1,6 +1,7 @@
-"""The command line: `app` puts it together from `verbs`, `figures`, `studies` and `indexed`; they share `options`.
+"""The command line: `app` collects the commands of `verbs`, `figures`, `studies` and `indexed`, which share `options`;
+`interrupts` handles Ctrl-C.
 
-Nothing heavy is imported before a command needs it: `--help` takes a tenth of a second. `interrupts` is Ctrl-C.
+Nothing heavy is imported before a command needs it: `--help` takes a tenth of a second.
 """
 
 from needlepoint.cli.app import main, run

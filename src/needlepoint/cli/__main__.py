@@ -1,4 +1,4 @@
-"""`python -m needlepoint.cli`."""
+"""Entry point of `python -m needlepoint.cli`."""
 
 from needlepoint.cli.app import main
 

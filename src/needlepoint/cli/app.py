@@ -1,4 +1,4 @@
-"""The application: errors of a user are one sentence and exit code 2, and the commands are put together here."""
+"""The application: collects the commands, and turns a user's errors into one sentence and exit code 2."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command line; errors of the user are one sentence and exit code 2."""
+    """Run the command line with the arguments of this process, and exit with the code that `run` returns."""
     code = run(sys.argv[1:])
     if code == INTERRUPTED:
-        # compiled code may still run in other threads, and does not survive the tidying up of the interpreter
+        # compiled code may still run in other threads and would crash when the interpreter shuts down: skip that
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def run(args: list[str]) -> int:
-    """Run one command and return its exit code: 0 done, 2 bad input, 3 not converged."""
+    """Run one command and return its exit code: 0 done, 2 bad input, 3 not converged, 130 interrupted."""
     try:
         code = app(args, prog_name="needlepoint", standalone_mode=False)
     except NotConverged as error:
@@ -53,7 +53,7 @@ def run(args: list[str]) -> int:
     except OSError as error:
         return _fail(f"cannot read or write {error.filename or 'a file'}: {error.strerror or error}.", BAD_INPUT)
     except Exception as error:
-        # what the option parser raises has a sentence ready; anything else is a defect and keeps its traceback
+        # errors of the option parser can format themselves; anything else is a defect and keeps its traceback
         if type(error).__name__ == "NoArgsIsHelpError":
             print(error.format_message(), file=sys.stderr)  # pyright: ignore[reportAttributeAccessIssue]  # of click
             return BAD_INPUT

@@ -33,7 +33,7 @@ def figures(as_json: AsJson = False) -> None:
 
 
 def agreement_line(rows: Sequence[Row]) -> str:
-    """What a figure's comparisons come to, in a line; a z that is not a number is the worst."""
+    """Return one line about a figure's comparisons: their number and the largest |z|; a NaN counts as the largest."""
     firm = [row for row in rows if not row.flagged]
     others = f"; {len(rows) - len(firm)} beside flagged predictions" if len(rows) > len(firm) else ""
     if not firm:
@@ -85,7 +85,7 @@ def reproduce(
 
                 done.append(reproduce_figure(one, size, out, say, store, chosen))
             remember(store, done[-1])
-            # now, and not at the end only: whatever stops the rest, what is finished is in the report
+            # the report is written after every figure, so that it has what is finished even if the rest is stopped
             _write_pages(out, everything(store, every, out, done, thorough=False))
             print(f"{head}: {done[-1].seconds:.1f} s{agreement_line(done[-1].agreement)}", file=sys.stderr)
             for trouble in done[-1].troubles:
@@ -104,7 +104,7 @@ def reproduce(
 
 
 def _write_pages(out: Path, shown: Sequence[Reproduced], others: int = 0) -> None:
-    """report.html and agreement.csv of everything that the folder holds."""
+    """Write report.html and agreement.csv of everything that the folder holds."""
     from needlepoint import __version__
     from needlepoint.papers.report import write_report
     from needlepoint.papers.runner import write_agreement

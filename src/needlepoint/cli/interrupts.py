@@ -1,8 +1,8 @@
-"""Ctrl-C on the command line: at the next point that is done, or within seconds, and never in the midst of a library.
+"""Ctrl-C on the command line: it takes effect when the next point is finished, or else after a few seconds.
 
-An interrupt is not raised where it arrives, because that may be inside compiled code which does not survive it. It is
-remembered, and raised when a point is done; a computation that takes longer is ended with the process. A store is whole
-at every moment, so nothing that was finished is lost either way.
+KeyboardInterrupt is not raised where the signal arrives, because that may be inside compiled code, which would crash.
+The signal is remembered and raised when a point is finished; if that takes too long, the whole process is ended. The
+store is consistent at every moment, so nothing that was finished is lost either way.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 import typer
 
 INTERRUPTED = 130
-_GRACE = 3.0  # seconds after Ctrl-C in which the point that is computed may come to its end
+_GRACE = 3.0  # seconds after Ctrl-C in which the current point may finish before the process is ended
 
 Check = Callable[[], None]
 """Raises KeyboardInterrupt if Ctrl-C was pressed."""
@@ -27,7 +27,7 @@ Check = Callable[[], None]
 
 @contextlib.contextmanager
 def interruptible(path: Path) -> Iterator[Check]:
-    """Ctrl-C ends what is computed here within seconds, and says that what is done is kept."""
+    """Yield a `check` that raises after Ctrl-C, and exit with a message that finished points are kept in `path`."""
     kept = f"interrupted; what is done is kept in {path}, and the same command goes on."
     try:
         with stopping(kept) as check:
@@ -39,7 +39,12 @@ def interruptible(path: Path) -> Iterator[Check]:
 
 @contextlib.contextmanager
 def stopping(sentence: str) -> Iterator[Check]:
-    """Remember Ctrl-C for `check`; end the process if nothing has asked within seconds, or at a second Ctrl-C."""
+    """Yield a `check` that raises KeyboardInterrupt after Ctrl-C.
+
+    The process is ended with `sentence` if this context has not ended `_GRACE` seconds later, or at a second Ctrl-C.
+    Python runs signal handlers in the main thread only, which may be busy in compiled code; the byte that it writes
+    to a socket on every signal (`set_wakeup_fd`) reaches the thread `watch` at once.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None
         return
@@ -63,7 +68,7 @@ def stopping(sentence: str) -> Iterator[Check]:
             if again and not ended.is_set():
                 _leave(sentence)
 
-    # what ignores the signal, such as a program in the background of a shell, goes on ignoring it
+    # a process that was started to ignore the signal, such as one in the background of a shell, goes on ignoring it
     handled = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
     before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
     handler = signal.signal(signal.SIGINT, lambda *_: pressed.set()) if handled else None
@@ -81,7 +86,7 @@ def stopping(sentence: str) -> Iterator[Check]:
 
 
 def _heard(signals: socket.socket) -> bool:
-    """Wait for Ctrl-C; False if there is nothing to wait for any more."""
+    """Wait for Ctrl-C and return True; return False when the other end of the socket is closed."""
     while heard := signals.recv(64):
         if signal.SIGINT in heard:
             return True
@@ -89,11 +94,11 @@ def _heard(signals: socket.socket) -> bool:
 
 
 def _leave(sentence: str) -> None:
-    """End the process from the outside, workers first: the main thread is inside something that does not listen."""
+    """End the process at once, its workers first, because the main thread is in code that cannot be interrupted."""
     import multiprocessing
 
     for child in multiprocessing.active_children():
         child.kill()
-    shown = "\x1b[?25h\n" if sys.stderr.isatty() else ""  # the bar has hidden the cursor
+    shown = "\x1b[?25h\n" if sys.stderr.isatty() else ""  # shows the cursor again, which the progress bar has hidden
     print(f"{shown}needlepoint: {sentence}", file=sys.stderr, flush=True)
     os._exit(INTERRUPTED)

@@ -1,4 +1,4 @@
-"""What the commands share: their options, the specs these spell, a bar of progress and files to write."""
+"""What the commands share: options, reading specs from them, a progress bar, and a check of files to write."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read_specs(
     *,
     needed: Sequence[str] = ("task", "learner"),
 ) -> tuple[Any, Spec | None, Any]:
-    """Task, model and learner from options over a file, of which those `needed` must be there."""
+    """Return task, model and learner from options, which take precedence over a file; those `needed` must be given."""
     import needlepoint.specs_by_name  # noqa: F401
     from needlepoint.core.text.parsing import combine, read_spec_file
 
@@ -60,12 +60,12 @@ def read_specs(
 
 @contextmanager
 def progress_bar(text: str) -> Iterator[Any]:
-    """A bar on standard error where that is a terminal; a function from the fraction done."""
+    """Yield a function of the fraction done, which shows a progress bar if standard error is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
-    if not console.is_terminal:  # older versions of rich end even a bar that is disabled with an empty line
+    if not console.is_terminal:  # no bar is made, because older versions of rich print a line even for a disabled one
         yield lambda fraction, description=None: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
@@ -79,7 +79,7 @@ def progress_bar(text: str) -> Iterator[Any]:
 
 
 def check_target(path: Path | None, kinds: Sequence[str] = PICTURES) -> None:
-    """Refuse, before anything is computed, a file that could not be written."""
+    """Raise InvalidParameter for a file that could not be written; called before anything is computed."""
     if path is None:
         return
     folder = path.absolute().parent

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from needlepoint.studies.execution.running import Tally
     from needlepoint.studies.study import Study
 
-_LINES = 5.0  # seconds between lines of progress where there is no terminal
+_LINES = 5.0  # seconds between lines of progress where standard error is not a terminal
 
 study_app = typer.Typer(help="Look at stored studies.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -77,7 +77,7 @@ def sweep(
 
 
 def _say_what_is_there(study: Study, path: Path) -> None:
-    """What a user may want to know of a store before a sweep adds to it."""
+    """Tell the user if the store holds another study, a damaged one, or points of another version of the numbers."""
     from needlepoint.studies.storage.store import StoreError
 
     try:
@@ -113,9 +113,9 @@ def _confirm(points: int, limit: int, yes: bool) -> None:
 
 @contextlib.contextmanager
 def _display(check: Check) -> Iterator[Callable[[Tally], None]]:
-    """Points done, failed, rate, time left and the last status: a bar on a terminal, else a line now and then.
+    """Yield a function that shows a Tally: as a bar on a terminal, else as a line every `_LINES` seconds.
 
-    `check` is asked after every point.
+    `check` is called after every report, so that Ctrl-C takes effect.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
@@ -221,7 +221,7 @@ def ls(
 
 
 def _paths(document: Any, path: Path) -> list[str]:
-    """What a study goes over, from its stored definition."""
+    """Return the swept paths of a study from its stored definition."""
     from needlepoint.studies.storage.store import StoreError
 
     paths = document.get("paths") if isinstance(document, dict) else None
@@ -274,7 +274,7 @@ def export(
 
 
 def _kept_drawing(study: Study) -> dict[str, Any]:
-    """How the study's file said that it is drawn."""
+    """Return the arguments of `plot` that the study's file gave, from the store."""
     from needlepoint.studies.files import PLOT
     from needlepoint.studies.storage.store import StoreError
 

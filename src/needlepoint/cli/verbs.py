@@ -41,7 +41,7 @@ def _show(result: Result, plot: Path | None, as_json: bool) -> None:
 
 
 def _draw(result: Result, measurements: Sequence[Measurement], path: Path | None, as_json: bool) -> None:
-    """The picture, after the numbers are out: these are not lost if it cannot be written."""
+    """Write the picture; called after the numbers are printed, so that they are not lost if this fails."""
     if path is None:
         return
     from needlepoint.plotting.results import plot_result
@@ -121,7 +121,8 @@ def compare(
     if not prediction.status.ok:
         print(dumps({"prediction": prediction, "measurements": [], "comparison": None}) if as_json else prediction)
         _draw(prediction, (), plot, as_json)
-        raise typer.Exit(0 if prediction.ok else NOT_CONVERGED)  # no weights attain an infimum
+        # a known infimum is an answer (exit code 0), but no weights attain it, so there is nothing to simulate
+        raise typer.Exit(0 if prediction.ok else NOT_CONVERGED)
     resolved = prediction.resolved or specs
     found = prediction.overlaps if type(specs[2]).__name__ == "Population" else None
     chosen = found if isinstance(found, ndl.Overlaps) else None

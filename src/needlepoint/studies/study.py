@@ -220,7 +220,7 @@ def sweep(
     over      a grid {path: values} or a list of points [{path: value}, ...], with paths such as "task.snr"
     also      Simulation(d=..., repeats=...) to simulate at the points too
     refine    Refine(on=..., levels=...) to add points between those of the grid where the answer changes
-    seed      seed of the predictions; simulations take theirs from `also`
+    seed      seed of the predictions and, together with that of `also`, of the simulations
     tol       bound on a residual or on an integral's error; None is the solver's own choice
     store     sqlite file that keeps all points; None keeps them in memory
     executor  "serial", "processes", "dask", or an executor such as Processes(...) or Dask(...)
