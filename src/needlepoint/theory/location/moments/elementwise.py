@@ -1,4 +1,4 @@
-"""Means of element-wise attention weights: one-dimensional integrals, closed for erf."""
+"""Means of element-wise attention weights: one-dimensional integrals, in closed form for erf."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ Sigma = Callable[[Any], Any]
 
 
 def spiked(sigma: Sigma, law: Mapping[str, Any], key: Any, key_sq: Any, nodes: int) -> SpikedMoments:
-    r"""eq:elementwise-means. Tokens are independent, so every mean of eq:field-risk is made of $E\sigma^i\xi^a$ of the
-    relevant token and of another one. `law` as in `channels.elementwise.constants`.
+    r"""eq:elementwise-means. Return the seven means of eq:field-risk for any element-wise `sigma`, by quadrature.
+
+    Tokens are independent, so every mean is made of $E\sigma^i\xi^a$ of the relevant token and of another one. `law`
+    is what `channels.elementwise.constants` returns; `nodes` are those of the trapezoid rule.
     """
     x, w = trapezoid_rule(nodes)
     m, gamma, norm = jnp.sqrt(law["task.snr"]), law["task.relevant_std"], jnp.sqrt(key_sq)
@@ -30,8 +32,10 @@ def spiked(sigma: Sigma, law: Mapping[str, Any], key: Any, key_sq: Any, nodes: i
 
 
 def spiked_erf(c: Mapping[str, Any], key: Any, key_sq: Any) -> SpikedMoments:
-    r"""eq:elementwise-means for erf in closed form: $E\xi\sigma = \tau^2S_1'$, $E\xi^2\sigma = \tau^2S_1 +
-    \tau^4S_1''$ with the variance $\tau^2$ of the score, by Stein's lemma from eq:weight-moments.
+    r"""eq:elementwise-means. Return the seven means of eq:field-risk for erf, in closed form.
+
+    $E\xi\sigma = \tau^2S_1'$, $E\xi^2\sigma = \tau^2S_1 + \tau^4S_1''$ with the variance $\tau^2$ of the score, by
+    Stein's lemma from eq:weight-moments.
     """
     norm = jnp.sqrt(key_sq)
     m, gamma = jnp.sqrt(c["task.snr"]), c["task.relevant_std"]
@@ -41,7 +45,7 @@ def spiked_erf(c: Mapping[str, Any], key: Any, key_sq: Any) -> SpikedMoments:
 
 
 def _erf_weights(score: Any, spread: Any, c: Mapping[str, Any]) -> WeightMoments:
-    """eq:weight-moments with its digits where erf nearly cancels an offset of 1 or -1 (eq:shifted-erf)."""
+    """Return eq:weight-moments, accurate also where erf nearly cancels an offset of 1 or -1 (eq:shifted-erf)."""
     w, offset = weight_moments(score, spread, c), c["offset"]
     sign = jnp.where(offset >= 0, 1.0, -1.0)
     beyond = offset - sign
@@ -53,7 +57,7 @@ def _erf_weights(score: Any, spread: Any, c: Mapping[str, Any]) -> WeightMoments
 
 
 def _stein(w: Any, v: Any) -> list[list[Any]]:
-    """E sigma^i xi^a, i and a from 0 to 2 (those that are used)."""
+    """Return E sigma^i xi^a (rows i, columns a, from 0 to 2) for xi of variance v, by Stein's lemma."""
     return [
         [1.0, 0.0, v],
         [w.s1, v * w.ds1, v * w.s1 + v**2 * w.dds1],
@@ -75,8 +79,10 @@ def _join_spiked(r: Any, o: Any, law: Mapping[str, Any]) -> SpikedMoments:
 
 
 def maximal(sigma: Sigma, law: Mapping[str, Any], winner: Winner, key: Any, key_sq: Any, nodes: int) -> MaxMoments:
-    r"""eq:max-elementwise. $E\sigma_J$, $E\chi^*_Jg_J\sigma_J$ and $E g_J^2\sigma_J$ over the law of $\chi^*_J$
-    (`winner`, the rule of eq:winner) and $g\sim N(0, 1)$; the squares under the plain law, which does not know $J$.
+    r"""eq:max-elementwise. Return the five means of eq:max-risk for any element-wise `sigma`, by quadrature.
+
+    $E\sigma_J$, $E\chi^*_Jg_J\sigma_J$ and $E g_J^2\sigma_J$ over the law of $\chi^*_J$ (`winner`, the rule of
+    eq:winner) and $g\sim N(0, 1)$. The two squares do not depend on $J$: there a score is plainly $N(0, q_k)$.
     """
     x, w_x = winner.x, winner.weight
     g, w_g = trapezoid_rule(nodes)
@@ -90,9 +96,12 @@ def maximal(sigma: Sigma, law: Mapping[str, Any], winner: Winner, key: Any, key_
 
 
 def maximal_erf(c: Mapping[str, Any], winner: Winner, key: Any, key_sq: Any) -> MaxMoments:
-    """eq:max-elementwise for erf: one integral is left, over the winner's law or, for a steep erf, by eq:steep-erf."""
+    """eq:max-elementwise. Return the five means of eq:max-risk for erf: one integral is left, over the winner's law.
+
+    Where erf is too steep for the lattice of that law, eq:steep-erf takes its place.
+    """
     rest, norm = _rest(key_sq - key**2), jnp.sqrt(key_sq)
-    narrow = c["scale"] / jnp.sqrt(1 + 2 * (c["scale"] * rest) ** 2)  # of u = slope x + turn, eq:erf-mean
+    narrow = c["scale"] / jnp.sqrt(1 + 2 * (c["scale"] * rest) ** 2)  # factor in u = slope x + turn, eq:erf-mean
     slope, turn = narrow * key, narrow / c["scale"] * c["shift"]
     steep = jnp.abs(slope) > _STEEP
     x, w_x = winner.x, winner.weight
@@ -104,14 +113,17 @@ def maximal_erf(c: Mapping[str, Any], winner: Winner, key: Any, key_sq: Any) -> 
 
 
 _STEEP = 4.0
-"""Of erf(slope x + turn): beyond this slope the lattice of x is too wide for it, below it that of t."""
+"""Largest slope of erf(slope x + turn) at which the lattice of x is exact to rounding; above it that of t is."""
 
 _STEP_T, _LAST_T = 0.4, 16
+"""Step of the lattice of t in eq:steep-erf, and the index of its last node on either side."""
 
 
 def _steep_erf(winner: Winner, slope: Any, turn: Any, spread: Any, offset: Any) -> tuple[Any, Any, Any]:
-    r"""eq:steep-erf. $E\,\mathrm{erf}(ax + b) = \pm E_t[P(x > x_t) - P(x < x_t)]$, $x_t = (t - b)/a$ and
-    $t\sim N(0, \frac12)$, and $E\,h(x)\,p(ax + b) = \frac2{|a|}E_t[h(x_t)f(x_t)]$ with the density $f$ of $x$.
+    r"""eq:steep-erf. Return $E\sigma_J$, $E\chi^*_Jg_J\sigma_J$ and $E g_J^2\sigma_J$ where erf is steep in $\chi^*_J$.
+
+    $E\,\mathrm{erf}(ax + b) = \pm E_t[P(x > x_t) - P(x < x_t)]$, $x_t = (t - b)/a$ and $t\sim N(0, \frac12)$, and
+    $E\,h(x)\,p(ax + b) = \frac2{|a|}E_t[h(x_t)f(x_t)]$ with the density $f$ of $x$.
     """
     t = _STEP_T * jnp.arange(-_LAST_T, _LAST_T + 1)
     w = _STEP_T * jnp.exp(-(t**2)) / math.sqrt(math.pi)
@@ -119,7 +131,7 @@ def _steep_erf(winner: Winner, slope: Any, turn: Any, spread: Any, offset: Any) 
     below = jnp.clip(_quintic(winner.fine, x, winner.below, winner.density, winner.slope), 0.0, 1.0)
     density = jnp.maximum(_quintic(winner.fine, x, winner.density, winner.slope, winner.bend), 0.0)
     under, over = (w @ jnp.where((slope > 0) == first, below, 1 - below) for first in (True, False))
-    # 1 + erf is 2 over, 1 - erf is 2 under: as in eq:shifted-erf, an offset of 1 or -1 keeps its digits
+    # E(1 + erf) = 2 `over` and E(1 - erf) = 2 `under`: as in eq:shifted-erf nothing cancels for an offset of 1 or -1
     sign = jnp.where(offset >= 0, 1.0, -1.0)
     weight = offset - sign + 2 * sign * jnp.where(offset >= 0, over, under)
     bump = 2 / jnp.abs(slope) * w * density
@@ -127,8 +139,8 @@ def _steep_erf(winner: Winner, slope: Any, turn: Any, spread: Any, offset: Any) 
 
 
 def _quintic(nodes: Any, x: Any, value: Any, slope: Any, bend: Any) -> Any:
-    """Interpolation by values and two derivatives on a lattice; constant beyond its ends."""
-    step = (nodes[-1] - nodes[0]) / (len(nodes) - 1)  # two neighbours differ by their rounding
+    """Return the quintic interpolant at x of a value and its first two derivatives on a lattice; constant beyond it."""
+    step = (nodes[-1] - nodes[0]) / (len(nodes) - 1)  # the difference of two neighbours would carry their rounding
     at = jnp.clip((x - nodes[0]) / step, 0.0, len(nodes) - 1.0)
     i = jnp.clip(jnp.floor(at).astype(int), 0, len(nodes) - 2)
     s = at - i
@@ -140,7 +152,7 @@ def _quintic(nodes: Any, x: Any, value: Any, slope: Any, bend: Any) -> Any:
 
 
 def _rest(square: Any) -> Any:
-    """The part of k beyond k*, with a derivative where it vanishes."""
+    """Return the norm of the part of k beyond k*, from its square; its derivative is 0, not NaN, where it vanishes."""
     present = square > 0
     return jnp.where(present, jnp.sqrt(jnp.where(present, square, 1.0)), 0.0)
 

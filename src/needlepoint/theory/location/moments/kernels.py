@@ -1,7 +1,7 @@
 """Means of normalised-kernel attention weights (softmax, softplus) at any length, by one-token transforms.
 
-A power of 1 / sum w is an integral of exponentials, which factorise over tokens: a table over (u, score) whatever
-the length. Positive terms only.
+A power of 1 / sum w(chi_l) is an integral over u of exponentials, which factorise over tokens. So a table over u and
+the score of one token serves every length. All terms are positive: nothing cancels.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from needlepoint.theory.location.moments.weight_moments import MaxMoments, Spike
 
 REACH = place_race.REACH
 _TABLE = 20_000_000  # largest number of (u, score) pairs; beyond it the kernel is too steep for this route
-_WIDE = 2.0  # least slope of the log-kernel, a standard deviation of the score, beyond which it sets the step in u
-_BEND = 8.0  # units of u in which the step in u doubles
-_BLOCK = 2_000_000  # scores held at once
+_WIDE = 2.0  # slope of log w per standard deviation of the score above which the step in u grows with it
+_BEND = 8.0  # b of the map u = c + tau + b exp(tau / b) that lengthens the steps, in units of u
+_BLOCK = 2_000_000  # (u, score) pairs held in memory at once
 
 LogKernel = Callable[[np.ndarray], np.ndarray]
 
@@ -29,13 +29,13 @@ LogKernel = Callable[[np.ndarray], np.ndarray]
 def spiked(
     task: SpikedSLR, log_kernel: LogKernel, key: float, key_sq: float, coarseness: float = 1.0
 ) -> SpikedMoments | None:
-    """eq:kernel-risk over the law of lengths; None where the kernel is too steep for the tables."""
+    """eq:kernel-risk. Return the seven means over the law of lengths; None where the kernel is too steep for tables."""
     norm, spread_sq = math.sqrt(key_sq), task.label_var * key_sq
-    # one token has all the weight
+    # a token that is alone has weight 1
     parts = [[p * m for m in (1.0, 0.0, spread_sq, 1.0, 0.0, 0.0, spread_sq)] for n, p in task.length_law if n == 1]
     longer = [(n, p) for n, p in task.length_law if n > 1]
     if longer:
-        # a relevant token's scores, and another's
+        # mean and standard deviation of the score of the relevant token, and of another one
         scores = [(math.sqrt(task.snr) * key, task.relevant_std * norm), (0.0, norm)]
         found = token_transforms(log_kernel, scores, longer[0][0] - 1, task.longest, coarseness)
         if found is None:
@@ -48,11 +48,13 @@ def spiked(
 def token_transforms(
     log_kernel: LogKernel, scores: list[tuple[float, float]], fewest: int, longest: int, coarseness: float
 ) -> tuple[np.ndarray, list[np.ndarray]] | None:
-    r"""eq:kernel-moments. $\psi_{j,a}(u) = E[\xi^aT^je^{-T}]$, $T = e^uw(\chi)$, $j, a = 0, 1, 2$, for tokens with
-    scores $\chi = \mathrm{mean} + \xi$, $\xi\sim N(0, \mathrm{std}^2)$.
+    r"""eq:kernel-moments. Return the weights of the nodes u, and an array (j, a, u) of $\psi_{j,a}$ for each kind of
+    token; None where the tables would be too large.
 
-    Weights in u and an array (j, a, u) for each (mean, std); there are at least `fewest` tokens of the last kind.
-    Trapezoid rules in the score and in u are exact to rounding for smooth kernels.
+    $\psi_{j,a}(u) = E[\xi^aT^je^{-T}]$, $T = e^uw(\chi)$, $j, a = 0, 1, 2$, for tokens with scores
+    $\chi = \mathrm{mean} + \xi$, $\xi\sim N(0, \mathrm{std}^2)$: `scores` lists the (mean, std) of each kind, and a
+    sequence has at least `fewest` tokens of the last kind. Trapezoid rules in the score and in u are exact to rounding
+    for smooth kernels.
     """
     steepest = max(std for _, std in scores)
     step_x = coarseness * _ladder(min(0.1, 0.25 / max(steepest, 1e-300)))
@@ -62,7 +64,7 @@ def token_transforms(
     weights = step_x * np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
     log_w = [log_kernel(mean + std * x) for mean, std in scores]
     slopes = [np.abs(np.gradient(w, step_x)) for w in log_w]
-    # u stops where e^(-sum T) has died: not all tokens have scores below this many standard deviations
+    # u ends where e^(-sum T) is negligible: all `fewest` tokens score below this with a probability of 1e-18 only
     deep = x > special.ndtri(10 ** (-18.0 / fewest))
     low, high = _u_range(log_w, log_w[-1][deep], longest)
     u, du = _u_rule(low, high, log_w, slopes, coarseness)
@@ -79,23 +81,28 @@ def token_transforms(
 
 
 def _u_range(log_w: list[np.ndarray], common: np.ndarray, longest: int) -> tuple[float, float]:
-    """Where the integrands in u are not negligible; `common` are kernels of which one token at least is no lower."""
+    """Return the least and the largest u at which the integrands are not negligible.
+
+    `common` are log-kernels at scores among which at least one token lies, but for a negligible probability.
+    """
     return -max(float(w.max()) for w in log_w) - 38.0 - math.log(longest), -float(common.min()) + 5.0
 
 
 def _u_rule(
     low: float, high: float, log_w: list[np.ndarray], slopes: list[np.ndarray], coarseness: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    r"""Nodes and weights in u. Where the logarithm of the kernel varies widely over the scores, its law smooths the
-    transforms and steps may be larger: all of them for softmax, and beyond some c for kernels whose logarithm is
-    steep at low scores alone, where $u = c + \tau + be^{\tau/b}$ with $\tau$ on a lattice.
+    r"""Return nodes and weights in u.
+
+    Where log w varies widely over the scores, the mean over the scores smooths the transforms and steps may be longer:
+    everywhere for softmax; for kernels whose logarithm is steep at low scores alone (softplus) beyond some c, where
+    $u = c + \tau + be^{\tau/b}$ with $\tau$ on a lattice.
     """
     least = max(1.0, float(min(map(np.min, slopes))) / _WIDE)
     step = 0.2 * min(coarseness, 2.5) * least
     if min(s[0] for s in slopes) < 2 * _WIDE * least:
         u = lattice(low, high, step)
         return u, np.full(len(u), step)
-    # scores are low where the slope has more than half of its value at the lowest
+    # the low scores end where the slope of log w has fallen to half of its value at the lowest score
     bend = -min(float(w[np.argmax(s < s[0] / 2)]) for w, s in zip(log_w, slopes, strict=True))
     c = bend + _BEND
     end = high - c if high < c else _BEND * math.log1p((high - c) / _BEND)
@@ -105,17 +112,19 @@ def _u_rule(
 
 
 def _products(u: np.ndarray, log_w: np.ndarray) -> np.ndarray:
-    """T = e^u w, (u, scores); one exponential a row and column where that cannot overflow."""
+    """Return T = e^u w, (u, scores): a product of exponentials, which is cheaper, where that cannot overflow."""
     if max(np.max(np.abs(u)), np.max(np.abs(log_w))) < 340.0:
         return np.multiply.outer(np.exp(u), np.exp(log_w))
     return np.exp(np.minimum(np.add.outer(u, log_w), 700.0))
 
 
 def _spiked_at_length(length: int, du: np.ndarray, r: np.ndarray, p: np.ndarray) -> SpikedMoments:
-    r"""eq:kernel-risk. $E[g\sigma_l] = \int du\,E[gT_le^{-\sum T}]$ and $E[g\sigma_l\sigma_m] =
-    \int du\,E[gT_lT_me^{-\sum T}]$, which factorise over tokens.
+    r"""eq:kernel-risk. Return the seven means at one length.
+
+    $E[g\sigma_l] = \int du\,E[gT_le^{-\sum T}]$ and $E[g\sigma_l\sigma_m] = \int du\,E[gT_lT_me^{-\sum T}]$, which
+    factorise over tokens.
     """
-    # notation: r and p as in eq:kernel-moments; n other tokens
+    # notation: r and p are psi of eq:kernel-moments, of the relevant token and of another; n other tokens
     n, empty = length - 1, np.clip(p[0, 0], 0.0, 1.0)
     all_others, but_one, but_two = empty**n, empty ** (n - 1), empty ** max(n - 2, 0)
 
@@ -140,8 +149,11 @@ def _spiked_at_length(length: int, du: np.ndarray, r: np.ndarray, p: np.ndarray)
 def maximal(
     task: MaxSLR, log_kernel: LogKernel, key: float, key_sq: float, coarseness: float = 1.0, rest: bool = True
 ) -> MaxMoments | None:
-    """eq:max-kernel over the law of lengths; without `rest` only what the manifold needs (the others are 0)."""
-    # one token has all the weight
+    """eq:max-kernel. Return the five means over the law of lengths; None where the kernel is too steep for tables.
+
+    `rest=False` skips `rest_star` and `rest_rest`, which the risk on the manifold does not need.
+    """
+    # a token that is alone has weight 1
     total = sum(p for n, p in task.length_law if n == 1) * np.array([1.0, 0.0, 1.0, 1.0, key_sq])
     longer = [(n, p) for n, p in task.length_law if n > 1]
     if longer:
@@ -149,7 +161,7 @@ def maximal(
         if found is None:
             return None
         du, (p,) = found
-        if task.snr == 0:  # any token may be the relevant one, whatever the fields
+        if task.snr == 0:  # the place is uniform and independent of the fields
             stars = _uniform_place(longer, p, du, key, key_sq)
         else:
             stars = _race(task.snr, longer, log_kernel, key, key_sq, coarseness, rest)
@@ -169,7 +181,9 @@ LengthLaw = Sequence[tuple[int, float]]
 
 
 def _uniform_place(law: LengthLaw, p: np.ndarray, du: np.ndarray, key: float, key_sq: float) -> np.ndarray:
-    """eq:max-kernel at snr 0: E g_J (...) = E sum g_l (...) / L, with g and chi* the two parts of the score."""
+    """eq:max-kernel. Return its first three means at snr 0, where the place is uniform: E g_J (...) is
+    E sum g_l (...) / L, with g and chi* the two parts of the score.
+    """
     empty = np.clip(p[0, 0], 0.0, 1.0)
     rest_sq = max(key_sq - key**2, 0.0)
     weight = both = 0.0
@@ -193,8 +207,10 @@ def _race(
     coarseness: float,
     rest: bool,
 ) -> np.ndarray | None:
-    r"""eq:max-kernel. $E[g\,\sigma_l]$ with $J$ the winner of eq:race: a table over $(u, y)$, $y$ the winner's utility,
-    where every other token is slower. For each token $b(u, x) = \varphi(x)E_g[(\ldots)e^{-T}|\chi^* = x]$.
+    r"""eq:max-kernel. Return its first three means at snr > 0; None where the tables would be too large.
+
+    $E[g\,\sigma_l]$ with $J$ the winner of eq:race: a table over $(u, y)$, $y$ the winner's utility; every other token
+    is slower, that is, of lower utility. For each token $b(u, x) = \varphi(x)E_g[(\ldots)e^{-T}|\chi^* = x]$.
     """
     s = math.sqrt(max(key_sq - key**2, 0.0))
     if s**2 <= 8 * np.finfo(float).eps * key_sq:
@@ -210,7 +226,7 @@ def _race(
     scores, given = laws
     log_w = log_kernel(scores)
     along = log_kernel(math.sqrt(key_sq) * x)
-    slope = np.abs(np.gradient(along, 2 * step))  # given chi* there is half as much to smooth
+    slope = np.abs(np.gradient(along, 2 * step))  # half the slope: given chi* the score varies less and smooths less
     shortest, longest = law[0][0], law[-1][0]
     deep = x > special.ndtri(10 ** (-18.0 / shortest))
     low, high = _u_range([log_w], along[deep], longest)
@@ -226,13 +242,13 @@ def _race(
         survive = np.exp(-t)
         once = t * survive
         slower = np.clip(losing(phi * given(survive, 0)), 0.0, 1.0)
-        # a term with the winner's own weight, and one with the weight of a slower token
+        # of each mean the term with the winner's own weight, and the term with the weight of a slower token
         terms: list[tuple[np.ndarray, np.ndarray | None]] = [(given(once, 0), None)]
         win_g: np.ndarray | float = 0.0
         if rest and s > 0:
             win_g = winning(phi * given(survive, 1))
             terms += [(x * given(once, 1), x * given(once, 0)), (given(once, 2), given(once, 1))]
-        # the other tokens lost, all of them or all but one, averaged over the lengths
+        # probability that all other tokens are slower, or all but one, times the ways to choose them, over the lengths
         lost = sum(p * n * slower ** (n - 1) for n, p in law)
         lost_but_one = sum(p * n * (n - 1) * slower ** (n - 2) for n, p in law) if s > 0 else 0.0
         for i, (own, other) in enumerate(terms):
@@ -243,15 +259,15 @@ def _race(
 
 
 def _ladder(step: float) -> float:
-    """The next smaller of 0.1, 0.1 / sqrt 2, 0.1 / 2, ...: few lattices, so that their races are kept."""
+    """Return the next smaller of 0.1, 0.1 / sqrt 2, 0.1 / 2, ...: few lattices, so that `race` can cache them."""
     return 0.1 * 2.0 ** (-math.ceil(2 * math.log2(0.1 / step) - 1e-9) / 2)
 
 
 def _scores_given_star(
     x: np.ndarray, key: float, s: float, norm: float, coarseness: float
 ) -> tuple[np.ndarray, Callable[[np.ndarray, int], np.ndarray]] | None:
-    """Score nodes, and the map from a table over them to its mean with g^a given chi* = x, chi = key x + s g; None
-    where neither a matrix nor the product of the two rules is of a reasonable size.
+    """Return score nodes and the map from (a table over them, a) to the mean of table times g^a given chi* = x, where
+    chi = key x + s g; None where neither a matrix nor the product of the rules for x and g is small enough.
     """
     if s == 0.0:
         return key * x, lambda table, a: table

@@ -1,6 +1,7 @@
 r"""The place law of MaxSLR as a race: $J$ is the argmax of the utilities $\chi^*_l + \Gamma_l/\mu$, $\Gamma_l$ Gumbel.
 
-Softmax at inverse temperature $\mu$ is this argmax in law, so an infinite snr is the same formulas without $\Gamma$.
+Softmax at inverse temperature $\mu$, the snr, is this argmax in law, so an infinite snr is the same formulas without
+$\Gamma$. A token with a lower utility than the winner's is called slower.
 """
 
 from __future__ import annotations
@@ -17,26 +18,26 @@ from needlepoint.numerics.gaussian import lattice, trapezoid_rule
 from needlepoint.tasks.single_location import MaxSLR
 
 REACH = 9.5
-"""Standard deviations of a key field that are integrated over."""
+"""Integrals over a key field, N(0, 1), go from -REACH to REACH."""
 
 _GUMBEL_NODES = 96
-_DENSE = 400  # nodes up to which a product with a matrix is the faster convolution
+_DENSE = 400  # nodes up to which a convolution is faster as a product with a matrix than by FFT
 TAIL = 1e-18
-"""Mass of the Gumbel law that its rule leaves out; times the length, what is lost of a risk."""
+"""Probability of the Gumbel law that its rule leaves out; times the length, the error that this makes in a risk."""
 
 _SOFT = 1.0
-"""Below this snr the Gumbel noise is the wider of the two, and its density is the smooth factor."""
+"""Below this snr the Gumbel noise is wider than the key field: its law is the smooth one, the sum is over the field."""
 
 
 @functools.cache
 def gumbel_rule(nodes: int = _GUMBEL_NODES) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights for a standard Gumbel variable, the normal trapezoid rule mapped by quantiles."""
+    """Return nodes and weights for a standard Gumbel variable: the normal trapezoid rule mapped by quantiles."""
     t, w = trapezoid_rule(nodes)
     return -np.log(-special.log_ndtr(-t)), w
 
 
 def utility_law(snr: float, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    r"""eq:utility. Density $p$ and distribution $\Psi$ of $\chi^* + \Gamma/\mu$ at y (one-dimensional)."""
+    r"""eq:utility. Return density $p$ and distribution $\Psi$ of $\chi^* + \Gamma/\mu$ at y, each of shape (y,)."""
     if math.isinf(snr):
         return _phi(y), special.ndtr(y)
     if snr < _SOFT:
@@ -50,7 +51,7 @@ def utility_law(snr: float, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def log_below(snr: float, y: np.ndarray) -> np.ndarray:
-    r"""$\log\Psi$ of eq:utility with its digits where $\Psi$ is near 1, for high powers."""
+    r"""Return $\log\Psi$ of eq:utility, (y,), accurate where $\Psi$ is near 1, because high powers of it are taken."""
     if math.isinf(snr):
         return special.log_ndtr(y)
     if snr < _SOFT:
@@ -65,16 +66,16 @@ def log_below(snr: float, y: np.ndarray) -> np.ndarray:
 
 
 def utility_grid(snr: float, longest: int, finest: float = 0.1) -> tuple[float, np.ndarray]:
-    """Step and nodes where the utilities of up to `longest` tokens lie; the wider smooth factor sets the step."""
+    """Return step and nodes of a lattice over the utilities of up to `longest` tokens; the wider law sets the step."""
     soft = 0.0 if math.isinf(snr) else 1 / snr
     step = max(finest, 0.2 * soft)
     return step, lattice(-REACH - 4.0 * soft, REACH + (45.0 + math.log(longest)) * soft, step)
 
 
 def bayes_excess_risk(snr: float, length: int, finest: float = 0.05) -> float:
-    r"""eq:max-bayes. $R = E\sum_{l\ne m}p_lp_m = \frac{L(L-1)}{\mu}\int dy\,p(y)^2\Psi(y)^{L-2}$.
+    r"""eq:max-bayes. Return the Bayes risk $R = E\sum_{l\ne m}p_lp_m = \frac{L(L-1)}{\mu}\int dy\,p(y)^2\Psi(y)^{L-2}$.
 
-    Positive terms only; for large snr it goes to eq:max-decay.
+    All terms are positive, so nothing cancels; for large snr it goes to eq:max-decay.
     """
     if length == 1 or math.isinf(snr):
         return 0.0
@@ -88,8 +89,9 @@ def bayes_excess_risk(snr: float, length: int, finest: float = 0.05) -> float:
 
 @functools.lru_cache(maxsize=128)
 def winner_density(law: tuple[tuple[int, float], ...], snr: float, step: float) -> tuple[np.ndarray, np.ndarray]:
-    r"""eq:winner. Nodes x and $\varphi(x)\bar W(x)$, the density of $\chi^*_J$, with $W(x) = L\,E[p_1|\chi^*_1 = x] =
-    L\,E[\Psi(x + \Gamma/\mu)^{L-1}]$ averaged over the lengths.
+    r"""eq:winner. Return nodes x and $\varphi(x)\bar W(x)$, the density of $\chi^*_J$, both of shape (x,).
+
+    $W(x) = L\,E[p_1|\chi^*_1 = x] = L\,E[\Psi(x + \Gamma/\mu)^{L-1}]$, averaged over the lengths.
     """
     x = lattice(-REACH, REACH + step / 2, step)
     if snr == 0:
@@ -97,7 +99,7 @@ def winner_density(law: tuple[tuple[int, float], ...], snr: float, step: float) 
     if math.isinf(snr):
         slower, w = log_below(snr, x)[:, None], np.ones(1)
     else:
-        # the power of a long sequence is steep, and lies in the tail of the rule
+        # for long sequences the power of Psi is steep and rises in the tail of the Gumbel rule, which needs more nodes
         longest = max(n for n, _ in law)
         g, w = gumbel_rule(_GUMBEL_NODES * (1 if longest <= 50 else 2 if longest <= 1000 else 4))
         slower = log_below(snr, (x[:, None] + g / snr).ravel()).reshape(len(x), -1)
@@ -105,7 +107,7 @@ def winner_density(law: tuple[tuple[int, float], ...], snr: float, step: float) 
 
 
 def winner_rule(task: MaxSLR, refine: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """A quadrature rule for the law of chi*_J: nodes and weights that sum to 1; `refine` divides its step."""
+    """Return nodes and weights (with sum 1) of a quadrature rule for the law of chi*_J; `refine` divides its step."""
     return _winner_rule(task.length_law, task.snr, refine)
 
 
@@ -116,14 +118,14 @@ def _winner_rule(law: tuple[tuple[int, float], ...], snr: float, refine: int) ->
     x, density = winner_density(law, snr, step)
     if refine == 1:
         return x, step * density
-    # band-limited, so that sinc interpolation is exact to rounding
+    # the density is band-limited on this lattice, so that sinc interpolation is exact to rounding
     fine = lattice(-REACH, REACH + step / (2 * refine), step / refine)
     return fine, step / refine * (np.sinc((fine[:, None] - x) / step) @ density)
 
 
 class Winner(NamedTuple):
-    r"""The law of $\chi^*_J$: a quadrature rule, and on a fine lattice its distribution and the density with two
-    derivatives."""
+    r"""The law of $\chi^*_J$: a quadrature rule (`x`, `weight`), and on the lattice `fine` its distribution `below` and
+    its density with first and second derivative (`slope`, `bend`)."""
 
     x: Any
     weight: Any
@@ -134,11 +136,11 @@ class Winner(NamedTuple):
     bend: Any
 
 
-_FINE = 8  # parts of the rule's step, between which quintic interpolation is exact to rounding
+_FINE = 8  # divisions of the rule's step, so many that quintic interpolation is exact to rounding
 
 
 def winner_law(task: MaxSLR, refine: int = 1) -> Winner:
-    """The law of chi*_J by its rule and as functions; `refine` divides the step of the rule."""
+    """Return the law of chi*_J as a quadrature rule and as tabulated functions; `refine` divides the rule's step."""
     return Winner(*winner_rule(task, refine), *_winner_table(task.length_law, task.snr))
 
 
@@ -155,10 +157,12 @@ Smoothing = Callable[[np.ndarray], np.ndarray]
 
 @functools.lru_cache(maxsize=32)
 def race(snr: float, step: float, nodes: int, longest: int) -> tuple[float, Smoothing, Smoothing]:
-    r"""eq:race. For tokens whose $\chi^*$ is on the lattice $x_j = -9.5 + j\,$step: step of the utility lattice $y_i$
-    and the maps (..., x) -> (..., y) that take $b(x)$ to $\int dx\,b(x)\,p_\mu(y - x)$ and $\int dx\,b(x)\,
-    P_\mu(y - x)$, density and distribution of $\Gamma/\mu$. Where $\Gamma/\mu$ is narrower than the lattice, b is a
-    sinc series, integrated exactly: an indefinite integral for an infinite snr.
+    r"""eq:race. Return the step of the lattice of utilities y, and two maps (..., x) -> (..., y), for a token that wins
+    with utility y and for one that is slower.
+
+    They take $b(x)$, on the lattice $x_j = -9.5 + j\,$step of $\chi^*$, to $\int dx\,b(x)\,p_\mu(y - x)$ and
+    $\int dx\,b(x)\,P_\mu(y - x)$, with density and distribution of $\Gamma/\mu$. Where $\Gamma/\mu$ is narrower than
+    the lattice, b is a sinc series, integrated exactly: an indefinite integral for an infinite snr.
     """
     soft = 0.0 if math.isinf(snr) else 1 / snr
     low = math.ceil(4.0 * soft / step)
@@ -187,7 +191,10 @@ def race(snr: float, step: float, nodes: int, longest: int) -> tuple[float, Smoo
 
 
 def _convolution(kernel: np.ndarray, nodes: int, stride: int = 1) -> Smoothing:
-    """out_i = sum_j b_j K(y_i - x_j), the kernel given from its most negative shift on; every stride-th output."""
+    """Return the map b -> out, out_i = sum_j b_j K(y_i - x_j), of which every stride-th output is kept.
+
+    `kernel` is K on the lattice of shifts y - x, from the most negative one on.
+    """
     outputs = len(kernel) - nodes + 1
     if nodes <= _DENSE:
         index = np.arange(0, outputs, stride)[None, :] - np.arange(nodes)[:, None] + nodes - 1

@@ -16,12 +16,12 @@ from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.location.moments.weight_moments import MaxMoments, Moments, SpikedMoments, moments_type
 
 _CHUNK = 2**22  # normals held at once
-_LARGEST_DIMENSION = 21_201  # of the Sobol sequence
+_LARGEST_DIMENSION = 21_201  # of the Sobol sequence that SciPy provides
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _spiked(activation: type[Activation], c: dict[str, Any], key: Any, norm: Any, normals: Any) -> SpikedMoments:
-    """Every mean of eq:field-risk, the relevant token first."""
+    """Return the seven means of eq:field-risk over these points, with the first token relevant."""
     first = jnp.arange(normals.shape[-1]) == 0
     spread = jnp.where(first, c["task.relevant_std"], 1.0)
     xi = norm * spread * normals
@@ -42,13 +42,13 @@ def _spiked(activation: type[Activation], c: dict[str, Any], key: Any, norm: Any
 
 @functools.partial(jax.jit, static_argnums=0)
 def _maximal(activation: type[Activation], c: dict[str, Any], key: Any, norm: Any, normals: Any) -> MaxMoments:
-    """Every mean of eq:max-risk, summed over the place with its posterior."""
+    """Return the five means of eq:max-risk over these points, summed over the place with its probabilities."""
     star, g = jnp.split(normals, 2, axis=-1)
     rest_sq = norm**2 - key**2
     scores = key * star + jnp.sqrt(jnp.where(rest_sq > 0, rest_sq, 0.0)) * g
     if "task.snr" in c:
         place = jax.nn.softmax(c["task.snr"] * star, axis=-1)
-    else:  # an infinite snr is not among the traced numbers
+    else:  # an infinite snr is left out of the constants: the place is the argmax
         place = jnp.arange(star.shape[-1]) == jnp.argmax(star, axis=-1)[:, None]
     sigma = jax.vmap(lambda one: activation.weights(one, c))(scores)
     g_place = jnp.sum(place * g, axis=-1)
@@ -72,7 +72,7 @@ def scrambles(
     count: int,
     seed: int = 0,
 ) -> list[Moments]:
-    """The means by each of `count` independent scramblings of 2**log2_points points."""
+    """Return the means by each of `count` independent scramblings of 2**log2_points points, as a list."""
     totals = np.zeros((count, len(moments_type(task)._fields)))
     for length, probability in task.length_law:
         for i, normals in enumerate(_normals(task, length, log2_points, count, seed)):
@@ -96,7 +96,7 @@ _cached_normals = functools.lru_cache(maxsize=8)(sobol_normals)
 def _one(
     task: SingleLocation, activation: type[Activation], c: dict[str, Any], key: float, key_sq: float, block: np.ndarray
 ) -> np.ndarray:
-    """Means over one scrambling in equal chunks that fit the memory budget (both powers of two)."""
+    """Return the means over one scrambling, (moments,), in equal chunks that fit into memory."""
     pieces = 1
     while block.size > pieces * _CHUNK and pieces < len(block):
         pieces *= 2

@@ -1,4 +1,4 @@
-"""Nodes and weights for the scores of a sequence: products of one-dimensional rules for few tokens, Sobol points."""
+"""Nodes and weights for the scores of a sequence: products of lines for few tokens, Sobol points for more."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from needlepoint.numerics.gaussian import legendre_rule, sobol_normals, trapezoi
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 
 SCRAMBLES = 16
-_NODES = {1: 256, 2: 64, 3: 32}  # of a line, by the number of lines in a product; beyond, points
-_SHARP = 6.0  # largest snr at which the place law is smooth on the lines of a product
-_POINTS = 2**21  # about as many normals in all scramblings
-_LARGEST_DIMENSION = 21_201  # of the Sobol sequence
+_NODES = {1: 256, 2: 64, 3: 32}  # nodes on a line, by the lines in a product; for more lines Sobol points are used
+_SHARP = 6.0  # largest snr at which the law of the place is smooth enough for the lines of a product
+_POINTS = 2**21  # about how many normals all scramblings hold together
+_LARGEST_DIMENSION = 21_201  # of the Sobol sequence that SciPy provides
 
 
 Line = tuple[np.ndarray, np.ndarray]
@@ -37,14 +37,14 @@ class Rule(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """With `sampled`, independent scramblings; otherwise a fine and a coarse product rule."""
+    """Several rules for the same mean: independent scramblings if `sampled`, otherwise a fine and a coarse product."""
 
     rules: tuple[Rule, ...]
     sampled: bool
 
 
 def score_rules(task: SingleLocation, activation: type, length: int, seed: int, on_manifold: bool = False) -> Rules:
-    """The rules for sequences of one length; `on_manifold` they may be smaller (eq:score-product)."""
+    """Return the rules for sequences of one length; if `on_manifold`, fewer nodes are enough (eq:score-product)."""
     spread = task.relevant_std if isinstance(task, SpikedSLR) else 1.0
     snr = task.snr if isinstance(task, MaxSLR) else 0.0
     return _score_rules(type(task), activation, length, spread, snr, seed, on_manifold)
@@ -67,9 +67,12 @@ def _score_rules(
 
 
 def _product(length: int, width: int, shift: Line | None, spread: float, half: bool, nodes: int) -> Rule:
-    """eq:score-product. Along a direction that moves all scores alike softmax is constant, and what is averaged is a
-    polynomial of degree 4, on the manifold of degree 1: three Gauss-Hermite nodes or one (`shift`). The place of a max
-    task with infinite snr is fixed by integrating over half of the line of differences."""
+    """eq:score-product. Return a product of one-dimensional rules, with coordinates (width, tokens, nodes).
+
+    Along the direction that moves all scores alike softmax is constant, and what is averaged is a polynomial of degree
+    4, or 1 on the manifold: three Gauss-Hermite nodes or one (`shift`). In the max task with infinite snr the line of
+    differences is cut in `half`, so that the first token is the relevant one.
+    """
     line = trapezoid_rule(nodes)
     basis = _basis(length, spread)  # columns; the first one moves all scores alike
     axes = []
@@ -88,13 +91,13 @@ def _product(length: int, width: int, shift: Line | None, spread: float, half: b
 
 
 def _half_line(nodes: int) -> Line:
-    """A rule for |N(0, 1)|."""
+    """Return a rule for |N(0, 1)|, up to 9 standard deviations."""
     x, w = legendre_rule(nodes)
     return 9.0 * x, 9.0 * w * np.exp(-((9.0 * x) ** 2) / 2) * math.sqrt(2 / math.pi)
 
 
 def _basis(length: int, spread: float) -> np.ndarray:
-    """An orthonormal basis whose first vector moves all scores alike, the second (of two tokens) their difference."""
+    """Return an orthonormal basis: column 0 moves all scores alike, column 1 (of two tokens) their difference."""
     alike = np.ones(length)
     alike[0] = 1 / spread
     q, r = np.linalg.qr(np.column_stack([alike, np.eye(length)[:, : length - 1]]))
@@ -118,8 +121,8 @@ def _points(length: int, width: int, snr: float, seed: int) -> list[Rule]:
 
 
 def _winner_first(normals: np.ndarray) -> np.ndarray:
-    """Independent normals (..., tokens, nodes) as those of which the first token has the largest: smooth, unlike
-    argmax."""
+    """Map independent normals (..., tokens, nodes) to normals given that the first token has the largest; unlike a
+    permutation by argmax the map is smooth."""
     log_below = special.log_ndtr(normals[..., :1, :]) / normals.shape[-2]
     others = special.ndtri_exp(special.log_ndtr(normals[..., 1:, :]) + log_below)
     return np.concatenate([special.ndtri_exp(log_below), others], axis=-2)

@@ -45,7 +45,7 @@ def moments_type(task: SingleLocation) -> type[Moments]:
 
 
 def excess_risk(task: SingleLocation, moments: Moments, overlaps: Overlaps | Sequence[Any]) -> Any:
-    """The excess risk at seven overlaps, given the means at their key and key_sq."""
+    """Return the excess risk at seven overlaps, given the means at their key and key_sq."""
     seven = tuple(x for _, x in overlaps.items()) if isinstance(overlaps, Overlaps) else overlaps
     if isinstance(moments, SpikedMoments):
         assert isinstance(task, SpikedSLR)
@@ -55,8 +55,9 @@ def excess_risk(task: SingleLocation, moments: Moments, overlaps: Overlaps | Seq
 
 
 def _spiked_risk(task: SpikedSLR, mean: SpikedMoments, seven: Sequence[Any]) -> Any:
-    r"""eq:field-risk. $(\mu^*_1 - \sigma\cdot\mu)^2 + \gamma^2(K_{11} - 2K_{12}\sigma_1) + K_{22}\sum_l s_l^2
-    \sigma_l^2$ in the mean, with $\mu_l = \xi_l\rho/q_k + m\theta\delta_{l1}$ and $\mu^*_l = \xi_l\eta/q_k$.
+    r"""eq:field-risk. Return the excess risk of the spiked task, the mean of $(\mu^*_1 - \sigma\cdot\mu)^2 +
+    \gamma^2(K_{11} - 2K_{12}\sigma_1) + K_{22}\sum_l s_l^2\sigma_l^2$, with
+    $\mu_l = \xi_l\rho/q_k + m\theta\delta_{l1}$ and $\mu^*_l = \xi_l\eta/q_k$.
     """
     # notation: a = eta / q_k, b = rho / q_k
     _, nu, theta, eta, rho, key_sq, value_sq = seven
@@ -69,8 +70,10 @@ def _spiked_risk(task: SpikedSLR, mean: SpikedMoments, seven: Sequence[Any]) -> 
 
 
 def _max_risk(mean: MaxMoments, seven: Sequence[Any]) -> Any:
-    r"""eq:max-risk. $1 - 2E[z^*_Jf] + E f^2$: $f^2$ does not know $J$, and $z^*_J$ is correlated with the fields of
-    its own token only, through $\eta$ and $\nu$.
+    r"""eq:max-risk. Return the excess risk of the max task, $1 - 2E[z^*_Jf] + E f^2$.
+
+    $f^2$ does not depend on $J$, and $z^*_J$ is correlated with the fields of its own token only, through $\eta$ and
+    $\nu$.
     """
     # notation: a = eta / s, b = (rho - kappa theta) / s, s^2 = q_k - kappa^2, the part of k beyond k*
     kappa, nu, theta, eta, rho, key_sq, value_sq = seven
@@ -86,8 +89,10 @@ def _max_risk(mean: MaxMoments, seven: Sequence[Any]) -> Any:
 
 
 def on_manifold(label_var: Any, moments: Moments) -> tuple[Any, Any]:
-    r"""eq:value-form. $(A, B)$ of $R = G - 2A\nu + Bq_v$ on the manifold; over $v$ the least is $G - A^2/B$ at
-    $v = (A/B)v^*$. Averages over random lengths are taken in $A$ and $B$: one $v$ serves all lengths.
+    r"""eq:value-form. Return $(A, B)$ of $R = G - 2A\nu + Bq_v$ on the manifold.
+
+    The least risk over $v$ is $G - A^2/B$ at $v = (A/B)v^*$. Averages over random lengths are taken in $A$ and $B$,
+    because one $v$ serves all lengths.
     """
     if isinstance(moments, SpikedMoments):
         return label_var * moments.weight, label_var * moments.weight_sq + moments.others_sq
