@@ -15,7 +15,9 @@ from needlepoint.tasks.single_location import SpikedSLR
 
 
 def rounding(task: SpikedSLR, overlaps: Overlaps, value: float) -> float:
-    """Rounding of eq:erf-risk, a sum whose terms reach (m theta)^2, gamma^2, E[L-1] q_v and E[(L-1)(L-2)] rho^2."""
+    """Return the rounding error of eq:erf-risk, from the size of its terms: (m theta)^2, gamma^2, E[L-1] q_v and
+    E[(L-1)(L-2)] rho^2.
+    """
     law = task.length_moments()
     terms = (task.snr * overlaps.value_on_key**2 + task.relevant_std**2 + law["task.others"]) * max(
         1.0, overlaps.value_sq
@@ -24,7 +26,7 @@ def rounding(task: SpikedSLR, overlaps: Overlaps, value: float) -> float:
 
 
 class WeightMoments(NamedTuple):
-    """E sigma, E sigma^2 and their derivatives in the score, for one token."""
+    """s1 = E sigma and s2 = E sigma^2 of one token, with first and second derivatives in its mean score."""
 
     s1: Any
     ds1: Any
@@ -35,8 +37,10 @@ class WeightMoments(NamedTuple):
 
 
 def weight_moments(score: Any, spread: Any, c: Mapping[str, Any]) -> WeightMoments:
-    r"""eq:weight-moments. $\sigma = o + \mathrm{erf}(\lambda\chi + b)$, $\chi \sim N(score, spread^2)$:
-    $S_1 = o + e$, $S_2 = o^2 + 2oe + \zeta$ at $(\lambda\,score + b, \lambda\,spread)$, derivatives in $\chi$.
+    r"""eq:weight-moments. Return the moments of one token's weight $\sigma = o + \mathrm{erf}(\lambda\chi + b)$.
+
+    $\chi \sim N(score, spread^2)$; $S_1 = o + e$, $S_2 = o^2 + 2oe + \zeta$ at $(\lambda\,score + b, \lambda\,spread)$, derivatives
+    in the mean of $\chi$.
     """
     scale, offset = c["scale"], c["offset"]
     t, g = scale * score + c["shift"], scale * spread
@@ -52,8 +56,9 @@ def weight_moments(score: Any, spread: Any, c: Mapping[str, Any]) -> WeightMomen
 
 
 def excess_risk(c: Mapping[str, Any], overlaps: Sequence[Any]) -> Any:
-    r"""eq:erf-risk. The whole excess risk, with $m = \sqrt{snr}$, $G = \gamma^2$, moments of the relevant token
-    and (barred) of another one:
+    r"""eq:erf-risk. Return the excess risk, an array of the shape that the overlaps broadcast to.
+
+    With $m = \sqrt{snr}$, $G = \gamma^2$, moments of the relevant token and (barred) of another one:
 
     $R = G[1 - 2\nu S_1 - 2m\theta\eta S_1' - 2G\eta\rho S_1''] + (m^2\theta^2 + Gq_v)S_2 + 2Gm\theta\rho S_2'
     + G^2\rho^2S_2'' + E[L-1](q_v\bar S_2 + \rho^2\bar S_2'' + 2\rho\bar S_1'(m\theta S_1 + G\rho S_1'))
@@ -77,7 +82,7 @@ def excess_risk(c: Mapping[str, Any], overlaps: Sequence[Any]) -> Any:
 
 
 def unit_excess_risk(c: Mapping[str, Any], five: Any) -> Any:
-    """eq:erf-risk on the unit spheres, from (kappa, nu, theta, eta, rho)."""
+    """Return eq:erf-risk on the unit spheres, from (kappa, nu, theta, eta, rho)."""
     kappa, nu, theta, eta, rho = five
     one = jnp.ones_like(kappa)
     return excess_risk(c, (kappa, nu, theta, eta, rho, one, one))

@@ -22,10 +22,10 @@ from needlepoint.tasks.single_location import SpikedSLR
 from needlepoint.theory.location.erf import closed_form as erf_closed_form
 
 _SCALES = np.geomspace(1e-6, 1e2, 190)
-"""Where the critical scales are searched, times 1 / sqrt(snr) or in absolute terms."""
+"""Grid for critical scales: in units of 1 / sqrt(snr) for `swapped_crossing`, as it is for `oracle_instability`."""
 
 ROUNDING = 1e-15
-"""Relative rounding of a two-by-two Hessian."""
+"""Rounding of an eigenvalue of a two-by-two Hessian, relative to the larger one."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class FixedPoint:
 
 
 def _pure_erf(task: Any, model: Any) -> float:
-    """The scale of a pure erf on unit spheres; everything here is about that model."""
+    """Return the scale of a pure erf on unit spheres, the one model that this module covers; raise for others."""
     ok = isinstance(task, SpikedSLR) and isinstance(model, KeyValueAttention) and model.unit_norm
     activation = model.activation if ok else None
     if not isinstance(activation, Erf) or not activation.odd:
@@ -63,8 +63,10 @@ def _pure_erf(task: Any, model: Any) -> float:
 
 
 def manifold_gradient(task: SpikedSLR, model: KeyValueAttention, key: Any, value: Any) -> tuple[Any, Any]:
-    r"""eq:manifold-gradient. $R_\nu = -2G\,\mathrm{erf}(u)$, $R_\kappa = \frac{4G\lambda ms}{\sqrt\pi}e^{-u^2}
-    [\mathrm{erf}(cu) - \nu]$, $u = \lambda ms\kappa$; the bracket by erfc keeps its digits near $\nu = \pm1$.
+    r"""eq:manifold-gradient. Return $R_\kappa$ and $R_\nu$ at (key, value) on the manifold, arrays that broadcast.
+
+    $R_\nu = -2G\,\mathrm{erf}(u)$, $R_\kappa = \frac{4G\lambda ms}{\sqrt\pi}e^{-u^2}[\mathrm{erf}(cu) - \nu]$,
+    $u = \lambda ms\kappa$; the bracket is written with erfc, which loses no digits near $\nu = \pm1$.
     """
     scale = _pure_erf(task, model)
     key, value = np.asarray(key, dtype=float), np.asarray(value, dtype=float)
@@ -77,26 +79,26 @@ def manifold_gradient(task: SpikedSLR, model: KeyValueAttention, key: Any, value
 
 
 def _widths(g: float) -> tuple[float, float]:
-    """s and c of eq:erf-mean and eq:zeta-derivatives."""
+    """Return s and c of eq:erf-mean and eq:zeta-derivatives."""
     return (1 + 2 * g * g) ** -0.5, (1 + 4 * g * g) ** -0.5
 
 
 def nullcline(task: SpikedSLR, model: KeyValueAttention, key: Any) -> np.ndarray:
-    r"""eq:nullcline. $\nu = \mathrm{erf}(cu)$, where the flow of the key turns (eq:manifold-gradient)."""
+    r"""eq:nullcline. Return $\nu = \mathrm{erf}(cu)$ at each key, where $R_\kappa$ of eq:manifold-gradient vanishes."""
     scale = _pure_erf(task, model)
     s, c = _widths(scale * task.relevant_std)
     return special.erf(c * s * scale * np.sqrt(task.snr) * np.asarray(key, dtype=float))
 
 
 def vector_field(task: SpikedSLR, model: KeyValueAttention, key: Any, value: Any) -> tuple[np.ndarray, np.ndarray]:
-    r"""eq:manifold-flow. $\dot\kappa = -(1 - \kappa^2)R_\kappa$, $\dot\nu = -(1 - \nu^2)R_\nu$ on the manifold."""
+    r"""eq:manifold-flow. Return $\dot\kappa = -(1 - \kappa^2)R_\kappa$ and $\dot\nu = -(1 - \nu^2)R_\nu$."""
     d_key, d_value = manifold_gradient(task, model, key, value)
     return -(1 - np.asarray(key) ** 2) * d_key, -(1 - np.asarray(value) ** 2) * d_value
 
 
 @float64
 def fixed_points(task: SpikedSLR, model: KeyValueAttention) -> tuple[FixedPoint, ...]:
-    r"""eq:fixed-points. The five on the manifold: minima $\pm(1, 1)$, maxima $\pm(1, -1)$, saddle $(0, 0)$.
+    r"""eq:fixed-points. Return the five on the manifold: minima $\pm(1, 1)$, maxima $\pm(1, -1)$, saddle $(0, 0)$.
 
     The rates at a corner are $2\kappa R_\kappa$ and $2\nu R_\nu$; at the saddle $-\frac12(A \pm \sqrt{A^2 + 4B^2})$,
     $A = G\lambda^2m^2\frac{8s^2c}{\pi}$, $B = -\frac{4G\lambda ms}{\sqrt\pi}$.
@@ -126,7 +128,7 @@ def fixed_points(task: SpikedSLR, model: KeyValueAttention) -> tuple[FixedPoint,
 
 @float64
 def swapped_minimum(task: SpikedSLR, model: KeyValueAttention) -> FixedPoint:
-    """The minimum off the manifold where the key reads the value's direction (eq:swapped).
+    """Return the minimum off the manifold where the key points along the value teacher v* (eq:swapped).
 
     `rates` are minus the curvatures of the risk along the tangent directions of (k, v); directions that
     only rotate the part of v outside the teachers and k have rate 0.
@@ -142,7 +144,7 @@ def swapped_minimum(task: SpikedSLR, model: KeyValueAttention) -> FixedPoint:
 
 @float64
 def oracle_point(task: SpikedSLR, model: KeyValueAttention) -> FixedPoint:
-    """The oracle k = k*, v = v* in the full space: a minimum, or a saddle at large scale."""
+    """Return the oracle k = k*, v = v* as a point of the full space: a minimum, or a saddle at large scale."""
     _pure_erf(task, model)
     risk = float(erf_closed_form.unit_excess_risk(erf_closed_form.constants(task, model), jnp.asarray(ORACLE)))
     rates = tuple(-float(x) for x in _curvatures(task, model, ORACLE))
@@ -150,12 +152,12 @@ def oracle_point(task: SpikedSLR, model: KeyValueAttention) -> FixedPoint:
 
 
 def _kind(rates: tuple[float, ...]) -> str:
-    """A rate counts as positive only above the rounding of the largest one."""
+    """Return "minimum" or "saddle"; a rate counts as positive only if it exceeds rounding, relative to the largest."""
     return "minimum" if max(rates) <= 1e-12 * max(1.0, abs(min(rates))) else "saddle"
 
 
 def _curvatures(task: SpikedSLR, model: KeyValueAttention, five: np.ndarray) -> np.ndarray:
-    """Eigenvalues of the Riemannian Hessian in the frame (k*, v*, k residual, v residual) and one more direction."""
+    """Return the eigenvalues (8,) of the Riemannian Hessian, in the frame (k*, v*, residual of k, of v, one more)."""
     rows = vectors_with_gram(Overlaps.from_five(five))
     k, v = np.append(rows[2], 0.0), np.append(rows[3], 0.0)
     return _tangent_curvatures(erf_closed_form.constants(task, model), k, v)
@@ -170,7 +172,7 @@ def _tangent_curvatures(c: dict[str, float], k: np.ndarray, v: np.ndarray) -> np
 
 
 def _sphere_risk(c: dict[str, Any], x: Any) -> Any:
-    """The risk of normalised vectors: its Hessian on tangents at a stationary point is the Riemannian one."""
+    """Return the risk of x = (k, v) normalised: on tangents at a stationary point its Hessian is the Riemannian one."""
     k, v = x[:5] / jnp.linalg.norm(x[:5]), x[5:] / jnp.linalg.norm(x[5:])
     return erf_closed_form.unit_excess_risk(c, jnp.stack([k[0], v[1], v[0], k[1], k @ v]))
 
@@ -185,7 +187,7 @@ def _with_scale(scale: float) -> KeyValueAttention:
 
 @float64
 def swapped_crossing(task: SpikedSLR) -> Estimate:
-    """eq:swapped-crossing. The scale below which the swapped minimum has a lower risk than the oracle.
+    """eq:swapped-crossing. Return the scale below which the swapped minimum has a lower risk than the oracle.
 
     The risk of the other tokens is the same on both, so the crossing does not depend on the length.
     """
@@ -203,7 +205,7 @@ def swapped_crossing(task: SpikedSLR) -> Estimate:
 
 @float64
 def oracle_instability(task: SpikedSLR) -> Estimate:
-    r"""eq:oracle-instability. The scale above which the oracle is a saddle; infinite if there is none.
+    r"""eq:oracle-instability. Return the scale above which the oracle is a saddle; infinite if there is none.
 
     The root of the lowest curvature at the oracle. In the saturated regime, at fixed length, it is
     $\frac12\sqrt{4/(1 - \frac{(L-1)G}{snr + G})^2 - 1}$, which tends to $\sqrt3/2$.
@@ -212,12 +214,12 @@ def oracle_instability(task: SpikedSLR) -> Estimate:
     def lowest(scale: float) -> float:
         plane = _plane_hessian(erf_closed_form.constants(task, _with_scale(scale)), jnp.zeros(2))
         low, high = np.linalg.eigvalsh(np.asarray(plane))
-        return float(low + ROUNDING * high)  # a curvature below the rounding of the other one is no instability
+        return float(low + ROUNDING * high)  # a negative curvature within the rounding of the other is no instability
 
     found = _last_rise(lambda scale: -lowest(scale), _SCALES)
     if not 0 < found.value < np.inf:
         return found
-    # the curvature is known to the rounding of the larger one, and with it the root
+    # the lowest curvature carries the rounding of the larger one, which moves the root by that over the slope
     step = 1e-4 * found.value
     slope = abs(lowest(found.value + step) - lowest(found.value - step)) / (2 * step)
     high = 4 * (task.snr + task.relevant_std**2)
@@ -225,7 +227,7 @@ def oracle_instability(task: SpikedSLR) -> Estimate:
 
 
 def _plane_risk(c: dict[str, Any], tilt: Any) -> Any:
-    """The risk near the oracle with k tilted by eta towards v* and v by theta towards k*."""
+    """Return the risk near the oracle with k tilted by eta towards v* and v by theta towards k*."""
     theta, eta = tilt
     kappa, nu = jnp.sqrt(1 - eta**2), jnp.sqrt(1 - theta**2)
     return erf_closed_form.unit_excess_risk(c, jnp.stack([kappa, nu, theta, eta, kappa * theta + eta * nu]))
@@ -235,7 +237,7 @@ _plane_hessian = jax.jit(jax.hessian(_plane_risk, argnums=1))
 
 
 def _last_rise(function: Any, grid: np.ndarray) -> Estimate:
-    """The root at the last change from negative to positive on the grid.
+    """Return the root at the last change from negative to positive on the grid.
 
     Without one it is infinite where the function stays negative, and 0 where it stays positive.
     """

@@ -1,8 +1,8 @@
 """Optima of erf attention with free norms, many at once: `best_key` with the points as an array axis.
 
-Scan, starts and final value are those of `best_key`; between them is Newton's method with exact derivatives. What
-does not end in an ordinary minimum with the key along k* (a norm that goes to 0 or infinity, a tilted key, two minima
-of one value, no convergence) is answered by `predict_population`, one by one.
+Scan, starts and final value are those of `best_key`; between them is Newton's method with exact derivatives. A
+question that does not end in an ordinary minimum with the key along k* (the norm goes to 0 or infinity, the key is
+tilted, two minima have the same value, no convergence) is answered by `predict_population`, one at a time.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from needlepoint.theory.location.population.risk_at_a_key import FINAL, SCAN, SE
 from needlepoint.theory.location.population.statements import linear_optimum
 
 _BLOCK = 256  # points of one compiled call
-_CALLS = 12
+_CALLS = 12  # most calls of Newton's method, each with the questions that have not ended
 _LOWER = 1e-9  # by how much a risk must be lower to count as lower, in units of the label's variance
-_SCANNED = 1e-6  # the same for a scanned risk, whose rule is coarse
-_FAR = 1e-3  # the same at the largest norm, which is this far from infinity
-_LINEAR = 0.03  # spread of the scores below which a descent towards k = 0 is taken to go there
-_NARROW = 1e-3  # the same for one that ended
-_TILTS = (0.05, 0.4)
+_SCANNED = 1e-6  # the same for a scanned risk, because its quadrature is coarse
+_FAR = 1e-3  # the same at the largest norm scanned, where the risk is only about this close to its limit
+_LINEAR = 0.03  # erf scale times |k| below which an unfinished run is taken to go to k = 0, where erf is linear
+_NARROW = 1e-3  # smallest erf scale times |k| of a finished run that counts as a minimum (if constants are free)
+_TILTS = (0.05, 0.4)  # angles to k* at which a lower risk is looked for, in radians
 
 
 @rule("predict_curves", SpikedSLR, KeyValueAttention, Population)
 @rule("predict_curves", MaxSLR, KeyValueAttention, Population)
 def erf_curves(task: SingleLocation, model: KeyValueAttention, learner: Population) -> Solver | None:
-    """Erf with free norms on the manifold; shift and offset may be free."""
+    """Return `solve` for erf with free norms on the manifold (shift and offset may be free), otherwise None."""
     erf = isinstance(model.activation, Erf) and model.activation.scale is not None
     return solve if erf and not model.unit_norm and learner.within == "manifold" else None
 
 
 def solve(curves: Curves, options: PredictionOptions) -> list[list[Prediction]]:
-    """Every point of every curve; the share of the work that is done is reported as it goes."""
+    """Return the prediction at every point of every curve."""
     asked: list[Any] = [question for curve in curves for question in curve]
     batch = Batch([Asked(task, model) for task, model, _ in asked])
     ends = _optima(batch, curves, options.tol or optimum.TOLERANCE, options.progress)
@@ -70,7 +70,7 @@ def solve(curves: Curves, options: PredictionOptions) -> list[list[Prediction]]:
 
 @dataclass(frozen=True)
 class Asked(Question):
-    """A question that looks up its free constants once, and whose forms at one point may be known by coarseness."""
+    """A question that looks up its free constants once; `forms` holds (A, B) at its optimum, by coarseness."""
 
     forms: dict[float, tuple[float, float]] = field(default_factory=dict)
 
@@ -87,7 +87,7 @@ class Asked(Question):
 
 
 class Batch:
-    """The numbers of many questions of one static key, with the questions as the first axis."""
+    """The numbers of many questions that share compiled code, with the questions as the first axis."""
 
     def __init__(self, questions: Sequence[Asked]) -> None:
         first = questions[0]
@@ -102,18 +102,18 @@ class Batch:
         self.rules = {coarseness: self._winners(coarseness) for coarseness in (SCAN, SEARCH, FINAL)}
 
     def _winners(self, coarseness: float) -> Any:
-        """The winner's law for each task, arrays (points, nodes); None on spiked tokens."""
+        """Return the winner's law for each question, arrays (questions, nodes); None for the spiked task."""
         if self.task is SpikedSLR:
             return None
         each = [q.elementwise_call(coarseness)[3] for q in self.questions]
         return Winner(*map(np.stack, zip(*each, strict=True)))
 
     def law(self, coarseness: float, index: Any = slice(None)) -> Any:
-        """What the risk at these points depends on besides key and free constants, as a pytree of arrays."""
+        """Return what the risk depends on besides key and free constants, a pytree of arrays with questions first."""
         return jax.tree.map(lambda x: x[index], (self.numbers, self.rules[coarseness]))
 
     def forms(self, coarseness: float, index: Any, points: Sequence[Point]) -> np.ndarray:
-        """(A, B) of eq:value-form at one point for each question of the index: an array (2, points)."""
+        """Return (A, B) of eq:value-form, (2, points), at one point for each question of the index."""
         free = {n: np.array([p.constants[n] for p in points]) for n in self.names}
         key, key_sq = np.array([p.key for p in points]), np.array([p.scale**2 for p in points])
         return np.stack(
@@ -121,13 +121,13 @@ class Batch:
         )
 
     def values(self, coarseness: float, index: Any, points: Sequence[Point]) -> np.ndarray:
-        """The least risk over v at one point for each question of the index."""
+        """Return the least risk over v, (points,), at one point for each question of the index."""
         A, B = self.forms(coarseness, index, points)
         return _over_value(self.unit[index], A, B, np)
 
 
 def _in_blocks(function: Callable[..., Any], *trees: Any) -> Any:
-    """A compiled function of arrays with points first, block by block; a block is filled up with its last point."""
+    """Apply a compiled function of arrays with points first, block by block; a block is padded with its last point."""
     count, parts = len(jax.tree.leaves(trees)[0]), []
     for i in range(0, count, _BLOCK):
         size = min(_BLOCK, count - i)
@@ -138,7 +138,7 @@ def _in_blocks(function: Callable[..., Any], *trees: Any) -> Any:
 
 
 def _over_value(unit: Any, A: Any, B: Any, xp: Any) -> Any:
-    """`Question.least` on arrays."""
+    """Return the least risk over v on arrays, as `Question.least` does for one point."""
     return unit - A * xp.where(B > 0, A / xp.where(B > 0, B, 1.0), 0.0)
 
 
@@ -152,7 +152,7 @@ def _forms(task: type[SingleLocation], law: Any, free: Any, key: Any, key_sq: An
 
 @functools.partial(jax.jit, static_argnums=0)
 def _scan_block(task: type[SingleLocation], law: Any, free: Any, key: Any, key_sq: Any) -> Any:
-    """(A, B) of eq:value-form for each question of the block at each point of its grid."""
+    """Return (A, B) of eq:value-form, each (questions, points), at each point of the grid of each question."""
 
     def one(law: Any, free: Any, key: Any, key_sq: Any) -> Any:
         return jax.vmap(functools.partial(form, task, law))(free, key, key_sq)
@@ -161,8 +161,10 @@ def _scan_block(task: type[SingleLocation], law: Any, free: Any, key: Any, key_s
 
 
 def _scan(batch: Batch) -> tuple[list[tuple[int, Point]], np.ndarray]:
-    """Where to start for each question, and the least that was scanned. There is no start where that is at an end of
-    the norms or close to that, or no lower than at k = 0."""
+    """Return starts as (question, point), and the least risk scanned for each question, (questions,).
+
+    A question has no start if that least risk is (nearly) reached at an end of the norms, or is no lower than at k = 0.
+    """
     questions, cosines, unit = batch.questions, np.array(batch.alignments), batch.unit
     each = [first_keys.constants(q, row) for q, row in zip(questions, batch.norms, strict=True)]
     chosen = {n: np.stack([c[n] for c in each]) for n in batch.names}
@@ -204,7 +206,7 @@ class End(NamedTuple):
 
 
 def _refine(batch: Batch, starts: Sequence[tuple[int, Point]], tol: float, tilt: bool) -> list[tuple[int, End]]:
-    """The local minimum from each start, in calls that go on with those that have not ended."""
+    """Return the end of Newton's method from each start; every call goes on with those that have not ended."""
     owners, points = np.array([i for i, _ in starts], dtype=int), [point for _, point in starts]
     value, residual, value_error = (np.full(len(starts), np.nan) for _ in range(3))
     steepness, left = np.ones(len(starts)), np.arange(len(starts))
@@ -225,11 +227,11 @@ def _refine(batch: Batch, starts: Sequence[tuple[int, Point]], tol: float, tilt:
         for j, s, a, c in zip(left, scale.tolist(), alignment.tolist(), constants.tolist(), strict=True):
             points[j] = Point(points[j].index, s, a, dict(zip(batch.names, c, strict=True)))
         left = left[~done]
-    # as in best_key: at the bottom of a flat valley the value is known long before the place
+    # as in best_key: at the bottom of a flat valley the risk is known to the tolerance long before the point is
     known = (value_error <= 1e-2 * tol) & (residual <= 1e3 * tol)
     minimum = np.isfinite(value) & ((residual <= tol * steepness) | known)
     minimum[left] = False
-    if batch.names:  # a valley towards k = 0 looks like a minimum where it is narrower than rounding
+    if batch.names:  # where a valley that leads to k = 0 is narrower than rounding, it looks like a minimum
         minimum &= np.array([point.scale for point in points]) * batch.numbers["scale"][owners] > _NARROW
     rows = zip(points, value.tolist(), residual.tolist(), value_error.tolist(), minimum.tolist(), strict=True)
     return [(i, End(*row, tilt)) for i, row in zip(owners.tolist(), rows, strict=True)]
@@ -239,7 +241,7 @@ def _refine(batch: Batch, starts: Sequence[tuple[int, Point]], tol: float, tilt:
 
 
 def _optima(batch: Batch, curves: Curves, tol: float, progress: Progress) -> list[tuple[Question, End] | None]:
-    """The optimum of every point with its forms known, None where it is no ordinary minimum."""
+    """Return for every point its question (with `forms` filled in) and optimum, or None for no ordinary minimum."""
     starts, scanned = _scan(batch)
     progress(0.2)
     best = _lowest(batch, starts, tol)
@@ -268,7 +270,7 @@ def _optima(batch: Batch, curves: Curves, tol: float, progress: Progress) -> lis
 
 
 def _lowest(batch: Batch, starts: Sequence[tuple[int, Point]], tol: float) -> dict[int, End]:
-    """The lowest minimum of each question that has starts, but for those where it is not clear."""
+    """Return the lowest minimum of each question that has starts, without those where `_clear` finds a rival."""
     found: dict[int, list[End]] = {}
     for tilt in (False, True):
         mine = [(i, point) for i, point in starts if (abs(point.alignment) < 1) is tilt]
@@ -279,7 +281,7 @@ def _lowest(batch: Batch, starts: Sequence[tuple[int, Point]], tol: float) -> di
 
 
 def _clear(question: Question, slack: float, ends: Sequence[End]) -> End | None:
-    """The lowest minimum with the key along k*, if no other end is as low or may become so."""
+    """Return the lowest minimum with the key along k*, or None if another end is as low or may become so."""
     best = min((end for end in ends if end.minimum and not end.tilted), key=lambda end: end.value, default=None)
     if best is None:
         return None
@@ -296,8 +298,9 @@ def _clear(question: Question, slack: float, ends: Sequence[End]) -> End | None:
 
 
 def _hopeless(question: Question, end: End, bound: float) -> bool:
-    """Whether a descent that was cut short stays above the bound: little is left of it, or it goes to k = 0 with
-    growing v, where erf attention becomes linear (eq:linear-optimum)."""
+    """Return whether an unfinished run will stay above the bound: either little is left of its descent, or it goes to
+    k = 0 with growing v, where erf attention becomes linear (eq:linear-optimum).
+    """
     if not end.value > bound:
         return False
     small = end.point.scale * question.constants["scale"] < _LINEAR
@@ -305,7 +308,7 @@ def _hopeless(question: Question, end: End, bound: float) -> bool:
 
 
 def _same(question: Question, a: Point, b: Point) -> bool:
-    """Whether two minima are one, up to rounding and the symmetry of erf."""
+    """Return whether two points are the same minimum, up to a relative 1e-3 and the symmetry of erf."""
     a, b = best_key.upright(question, a), best_key.upright(question, b)
     apart = [a.key / b.key - 1, *((a.constants[n] - x) / max(0.3, abs(x)) for n, x in b.constants.items())]
     return max(map(abs, apart)) < 1e-3
@@ -316,7 +319,7 @@ def _tilted(point: Point, angle: float) -> Point:
 
 
 def _from_neighbours(batch: Batch, curves: Curves, best: dict[int, End]) -> list[tuple[int, Point]]:
-    """Points of a curve where the optimum of the point before or after it is lower than what was found."""
+    """Return (question, start) wherever the optimum of a neighbour on the curve gives a lower risk than was found."""
     index = reshaped(curves, range(len(batch.questions)))
     pairs = [pair for curve in index for a, b in itertools.pairwise(curve) for pair in ((a, b), (b, a))]
     pairs = [(i, best[j].point) for i, j in pairs if i in best and j in best]

@@ -13,12 +13,13 @@ from needlepoint.tasks.single_location import SingleLocation
 from needlepoint.theory.location.moments import weight_moments
 from needlepoint.theory.location.population import risk as population_risk
 
-_STEPS = 12  # of Newton's method in one call; what is left goes on in the next, smaller one
-_RADIUS = 0.7  # of a move, in log |k| and the units of the constants
-_SHORT = 1e-7  # a move after which only rounding is left
+_STEPS = 12  # of Newton's method in one call; questions that need more go into the next, smaller call
+_RADIUS = 0.7  # longest move, in log |k| and the units of the constants
+_SHORT = 1e-7  # length of a move after which only rounding is left
 
 
 def form(task: type[SingleLocation], law: Any, free: Any, key: Any, key_sq: Any) -> Any:
+    """Return (A, B) of eq:value-form for erf at one key; `law` is (constants of the question, winner's law)."""
     numbers, winner = law
     means = population_risk.elementwise_means(Erf, task, 0, winner, numbers, free, key, key_sq)
     return weight_moments.on_manifold(numbers["label_var"], means)
@@ -37,7 +38,11 @@ class _State(NamedTuple):
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def newton(task: type[SingleLocation], names: tuple[str, ...], tilt: bool, law: Any, start: Any) -> Any:
-    """Newton's method in log |k|, the angle to k* (if tilted) and the constants in units of the start."""
+    """Return for each question (first axis) the end of Newton's method: x, least risk over v, residual, value error,
+    residual at the start, and whether it ended.
+
+    x are changes of log |k|, of the angle to k* (if `tilt`) and of the constants in the units that `start` gives.
+    """
 
     def one(law: Any, start: Any) -> Any:
         def value(x: Any) -> Any:
@@ -72,7 +77,7 @@ def newton(task: type[SingleLocation], names: tuple[str, ...], tilt: bool, law: 
             stayed = s._replace(radius=radius, steep=steep, steps=s.steps + 1, done=done)
             return jax.tree.map(lambda a, b: jnp.where(better, a, b), moved, stayed)
 
-        # the first step does not move, so that what is costly to compile stands here once
+        # the first step does not move (its slope is 0), so that the derivatives, costly to compile, occur once
         n = 1 + tilt + len(names)
         begin = _State(jnp.zeros(n), jnp.inf, jnp.zeros(n), jnp.eye(n), jnp.asarray(_RADIUS), 0.0, 0, False)
         end = jax.lax.while_loop(lambda s: ~s.done & (s.steps <= _STEPS), step, begin)
@@ -83,7 +88,7 @@ def newton(task: type[SingleLocation], names: tuple[str, ...], tilt: bool, law: 
 
 
 def _downhill(slope: Any, curvature: Any) -> Any:
-    """The Newton move, turned downhill where the function curves down; flat directions are left alone."""
+    """Return the Newton move, reversed along directions of negative curvature; flat directions are left alone."""
     if len(slope) == 1:
         size = jnp.abs(curvature[0])
         return jnp.where(size > 1e-300, -slope / jnp.where(size > 1e-300, size, 1.0), 0.0)

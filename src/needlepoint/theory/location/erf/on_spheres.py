@@ -29,7 +29,7 @@ _RANDOM_STARTS = 48
 def best_on_sphere(
     task: SpikedSLR, model: KeyValueAttention, learner: Population, options: PredictionOptions
 ) -> Prediction:
-    """The minimum of eq:erf-risk over unit vectors and the activation's free constants."""
+    """Return the minimum of eq:erf-risk over unit vectors and the activation's free constants."""
     activation = model.activation
     assert isinstance(activation, Erf)
     free = tuple(model.free_constants())
@@ -70,9 +70,10 @@ def best_on_sphere(
 
 
 def _unpack(within: str, free: tuple[str, ...], x: Any) -> tuple[Any, dict[str, Any]]:
-    """Overlaps and free constants from unconstrained coordinates.
+    """Return the five overlaps and the free constants from unconstrained coordinates x.
 
-    All: k in R^3 and v in R^4 in the frame of eq:sgd-frame, normalised. Manifold: kappa and nu as cosines.
+    x starts with the constants. Within "all" follow k in R^3 and v in R^4 in the frame of eq:sgd-frame, which are
+    normalised; within "manifold" two angles, whose cosines are kappa and nu.
     """
     n = len(free)
     constants = {name: jnp.exp(x[i]) if name == "scale" else x[i] for i, name in enumerate(free)}
@@ -93,7 +94,7 @@ _value_and_grad = jax.jit(jax.value_and_grad(_objective, argnums=3), static_argn
 
 
 def _starts(within: str, free: tuple[str, ...], task: SpikedSLR, seed: int) -> np.ndarray:
-    """Random starts and the known candidates: the oracle and the swapped point."""
+    """Return starts (starts, coordinates of `_unpack`): random ones and, as candidates, oracle and swapped point."""
     rng = np.random.default_rng([seed, 1])
     # the search runs in the logarithm of the scale, around where erf saturates on the spike and around the
     # optimum of the bilinear regime, (sqrt(pi) / 2) G m / (G m^2 + L - 1)
@@ -120,7 +121,7 @@ def _starts(within: str, free: tuple[str, ...], task: SpikedSLR, seed: int) -> n
 
 
 def _canonical_sign(five: np.ndarray, activation: Erf) -> Overlaps:
-    """(k, v) -> (-k, -v) is a symmetry of a pure erf; report the representative with positive sum."""
+    """Return overlaps with a sign fixed: (k, v) -> (-k, -v) is a symmetry of a pure erf; the sum is made positive."""
     flip = -1.0 if activation.odd and five[:4].sum() < 0 else 1.0
     signs = [flip if name in ODD else 1.0 for name in FIVE]
     return Overlaps.from_five(np.clip(signs * five, -1.0, 1.0))

@@ -26,14 +26,14 @@ from needlepoint.theory.location.population import risk as population_risk
 from needlepoint.theory.location.population.first_keys import Scanned, count_of, norms, scan, zero_constants
 from needlepoint.theory.location.population.risk_at_a_key import FINAL, SCAN, SEARCH, Point, Question
 
-DIFFERENCES = {"smooth": (1e-3, 1e-5), "rough": (1e-2, 1e-3)}
-LEAST_TOLERANCE = {"smooth": 0.0, "rough": 3e-4}
-SLACK = {"smooth": 1e-13, "rough": 1e-5}  # of a comparison of two risks, in units of the label's variance
-_COARSE = 1e-5  # uncertainty of a minimum, in the same units, above which its tables need not be fine
+DIFFERENCES = {"smooth": (1e-3, 1e-5), "rough": (1e-2, 1e-3)}  # steps of finite differences: Hessian, last gradients
+LEAST_TOLERANCE = {"smooth": 0.0, "rough": 3e-4}  # least tolerance of a gradient: a rough risk has kinks
+SLACK = {"smooth": 1e-13, "rough": 1e-5}  # two risks closer than this, in units of the label's variance, are equal
+_COARSE = 1e-5  # in the same units: the tables at a minimum that is less certain than this need not be fine
 STARTS = 3
 _ROUNDS = 8
-_SMALL = 1e-3  # risks below this, in the same units, may lie in a valley too flat for gradients alone
-_SCANNING = 0.5  # share of the work that is the scan
+_SMALL = 1e-3  # in the same units: risks below this may lie in a valley that is too flat for gradients alone
+_SCANNING = 0.5  # share of the progress that the scan counts for
 _PROMISING = 0.03  # how far above the lowest a scanned point may lie, in units of the label's variance
 
 
@@ -51,7 +51,9 @@ class Best:
 
 
 def best_on_manifold(question: Question, tol: float, progress: Progress = silent) -> Best:
-    """Scan norms, alignments and constants, refine the best few, look sideways, and compare with the limits."""
+    """Return the best point on the manifold: scan norms, alignments and constants, refine the lowest few, tilt an
+    aligned key, and compare with k = 0 and with the limits |k| -> 0 and infinity.
+    """
     grid, unit = norms(question), question.task.label_var
     lowest = scan(question, grid, lambda done: progress(_SCANNING * done))
     if not lowest:
@@ -60,7 +62,7 @@ def best_on_manifold(question: Question, tol: float, progress: Progress = silent
     known, zero = [], None
     values = [v for v, _ in lowest]
     if not question.model.unit_norm and max(values) - min(values) < 1e-11 * unit:
-        lowest = [lowest[len(lowest) // 2]]  # the norm does not matter
+        lowest = [lowest[len(lowest) // 2]]  # the risk does not depend on the norm: any one will do
     else:
         known = infima.limits(question, lowest, float(grid[-1]))
         zero = None if question.model.unit_norm else _at_zero(question, lowest, float(grid[0]))
@@ -92,7 +94,7 @@ def best_on_manifold(question: Question, tol: float, progress: Progress = silent
 
 
 def _lower(limit: infima.Limit, found: float, best: Point | None, grid: np.ndarray, unit: float) -> bool:
-    """Whether an infimum is a limit: lower than what was found, or as low where the search ran towards it."""
+    """Return whether the limit is the infimum: lower than the minimum found, or as low if the search ran towards it."""
     value, error = limit.excess.value, limit.excess.error
     low, high = (1e-3, 1e3) if "scale" in limit.point.constants else (10 * grid[0], 0.1 * grid[-1])
     norm = math.nan if best is None else best.scale * best.constants.get("scale", 1.0)
@@ -102,7 +104,10 @@ def _lower(limit: infima.Limit, found: float, best: Point | None, grid: np.ndarr
 
 
 def _leaving(question: Question, best: Point, grid: np.ndarray) -> str:
-    """Where a search ran to that ended outside of the norms; towards k = 0 only if the weights vanish there."""
+    """Return "infinity" or "0" if the search ended at that end of the norms scanned, otherwise "".
+
+    Towards 0 the risk keeps falling only if the weights vanish there.
+    """
     if best.scale > 0.7 * grid[-1]:
         return "infinity"
     vanishing = question.value_form(best.constants, best.key, best.scale**2, SEARCH)[1] < 1e-6 * count_of(question).B
@@ -111,7 +116,7 @@ def _leaving(question: Question, best: Point, grid: np.ndarray) -> str:
 
 
 def _sideways(question: Question, minimum: Minimum, best: Point, tol: float) -> tuple[Minimum, Point]:
-    """By symmetry an aligned key is stationary; is it a minimum?"""
+    """Return a tilted minimum if one is lower: by symmetry an aligned key is stationary, but it may be a saddle."""
     tilted = [replace(best, alignment=best.alignment * math.cos(angle)) for angle in (0.05, 0.4)]
     lower, start = min((question.value(p, SEARCH), i) for i, p in enumerate(tilted))
     if lower < minimum.value - max(1e-9, SLACK[question.kind]) * question.task.label_var:
@@ -120,7 +125,7 @@ def _sideways(question: Question, minimum: Minimum, best: Point, tol: float) -> 
 
 
 def _approached(question: Question, limit: infima.Limit) -> Best:
-    """An infimum: its value, and overlaps on the way to it."""
+    """Return an infimum that is not attained: its value, and the overlaps of a point on the way to it."""
     point = upright(question, limit.point)
     form = question.value_form(point.constants, point.key, point.scale**2, SEARCH)
     value = question.least(form)[1]
@@ -133,9 +138,11 @@ def _approached(question: Question, limit: infima.Limit) -> Best:
 def ended(
     question: Question, point: Point, residual: float, value_error: float, status: Status, note: str = ""
 ) -> Best:
-    """The risk at a point from (A, B), whose digits hold where v is large; its error is the change with the tables."""
+    """Return the result at a point. Its risk is taken from (A, B) of eq:value-form, which is accurate where v is large;
+    its error is the change with coarser tables.
+    """
     key_sq = point.scale**2
-    # the value at an end of the scan need not be known better than how far it is from the infimum
+    # a value that may be far above the infimum (`value_error`) does not need the finest tables
     fine, coarse = (SEARCH, SCAN) if value_error > _COARSE * question.task.label_var else (FINAL, SEARCH)
     form = question.value_form(point.constants, point.key, key_sq, fine)
     lowest, value = question.least(form)
@@ -143,7 +150,7 @@ def ended(
     eps = float(np.finfo(float).eps)
     error += 32 * eps * (question.task.label_var + abs(form[0] * value))
     if question.erf:
-        # E (offset + erf)^2 cancels where erf is close to -offset (but for offsets of 1), and a large v makes up for it
+        # E (offset + erf)^2 loses digits where erf is close to -offset (unless it is 1 or -1); a large v amplifies it
         offset = point.constants.get("offset", question.constants.get("offset", 0.0))
         beyond = min(abs(offset), abs(abs(offset) - 1.0))
         count = question.task.label_var + question.task.length_moments()["task.others"]
@@ -154,7 +161,10 @@ def ended(
 
 
 def upright(question: Question, point: Point) -> Point:
-    """(k, v, shift, offset) -> -(k, v, shift, offset) changes nothing for erf; report the key along k*."""
+    """Return the point or its mirror image, so that the key points along k*.
+
+    (k, v, shift, offset) -> -(k, v, shift, offset) changes nothing for erf; a fixed shift or offset rules it out.
+    """
     odd = question.erf and point.key < 0
     fixed = [n for n in ("shift", "offset") if n not in question.free and question.constants.get(n, 0.0) != 0.0]
     if not odd or fixed:
@@ -164,8 +174,9 @@ def upright(question: Question, point: Point) -> Point:
 
 
 def _at_zero(question: Question, lowest: Scanned, smallest: float) -> Best | None:
-    """The point k = 0, where every weight is the same, if a parabola through the smallest keys has its vertex there;
-    otherwise that vertex joins what was scanned."""
+    """Return the result at k = 0, where all weights are equal, if a parabola through the smallest keys has its vertex
+    there; otherwise None, and `lowest` becomes that vertex alone.
+    """
     constants = zero_constants(question)
     here = question.value(Point(0, 0.0, 1.0, constants), SEARCH)
     plus, minus = (question.value(Point(0, smallest, sign, constants), SEARCH) for sign in (1.0, -1.0))
@@ -181,7 +192,7 @@ def _at_zero(question: Question, lowest: Scanned, smallest: float) -> Best | Non
 
 
 def promising(lowest: Scanned, unit: float) -> list[Point]:
-    """Local minima of the scan along the norm, not at its ends, that may still turn out lowest."""
+    """Return the local minima of the scan along the norm, without its ends, that may be lowest: at most STARTS."""
     chosen: Scanned = []
     ends = {0, max(p.index for _, p in lowest)} if len(lowest) > 2 else set()
     for sign in (1, -1):
@@ -194,11 +205,11 @@ def promising(lowest: Scanned, unit: float) -> list[Point]:
 
 
 def _refine(question: Question, start: Point, tol: float, tilt: bool) -> tuple[Minimum, Point]:
-    """Local minimisation in log |k| (where it is free), the angle to k* (if tilted) and the constants."""
+    """Return a local minimum and its point, in log |k| (if free), the angle to k* (if `tilt`) and the constants."""
     names, scaled = question.free, not question.model.unit_norm
     if question.erf and scaled and not tilt:
         found, point = _by_slopes(question, start, tol)
-        for _ in range(_ROUNDS):  # a flat valley is followed in several rounds, each in the units of its start
+        for _ in range(_ROUNDS):  # a flat valley takes several rounds, each with variables scaled by its start
             if found.status is Status.CONVERGED:
                 break
             again = _by_slopes(question, point, tol)
@@ -207,7 +218,7 @@ def _refine(question: Question, start: Point, tol: float, tilt: bool) -> tuple[M
                 break
         if names and found.value < _SMALL * question.task.label_var:
             found, point = _by_curvature(question, point, found)
-        # at the bottom of a flat valley the value is known long before the place
+        # at the bottom of a flat valley the risk is known to the tolerance long before the point is
         known = found.value_error <= 1e-2 * tol and found.residual <= 1e3 * tol
         return (replace(found, status=Status.CONVERGED) if known else found), point
     unit = {name: max(0.3, abs(start.constants[name])) for name in names}
@@ -243,7 +254,7 @@ def _with_slope(
     start: dict[str, Any],
     x: Any,
 ) -> Any:
-    """The least risk over v and its gradient in x: log |k| and the constants, in units of the start."""
+    """Return the least risk over v and its gradient in x, (1 + names,): changes of log |k| and of the constants."""
 
     def value(x: Any) -> Any:
         free = {n: start["constants"][i] + start["unit"][i] * x[i + 1] for i, n in enumerate(names)}
@@ -256,7 +267,9 @@ def _with_slope(
 
 
 def _by_slopes(question: Question, start: Point, tol: float) -> tuple[Minimum, Point]:
-    """Exact gradients for erf with free norms: norm and constants trade against each other along a curved valley."""
+    """Return a local minimum and its point by exact gradients, for erf with free norms: its valleys are curved, because
+    norm and constants trade against each other.
+    """
     names = tuple(question.free)
     constants = np.array([start.constants[n] for n in names])
     unit = np.maximum(0.3, np.abs(constants))
@@ -279,7 +292,9 @@ def _by_slopes(question: Question, start: Point, tol: float) -> tuple[Minimum, P
 
 
 def _by_curvature(question: Question, start: Point, before: Minimum) -> tuple[Minimum, Point]:
-    """Exact second derivatives, where the offset is so much steeper than the valley that gradients lose it."""
+    """Return the minimum and its point after Newton steps with exact second derivatives, for valleys so much flatter
+    than the direction of the offset that gradients alone lose them.
+    """
     names, point, found = tuple(question.free), start, before
     _, task, _, winner, c = question.elementwise_call(SEARCH)
     numbers = {name: np.array([x]) for name, x in {**c, "label_var": question.task.label_var}.items()}

@@ -14,11 +14,11 @@ from needlepoint.tasks.single_location import SpikedSLR
 from needlepoint.theory.location.population.risk_at_a_key import SCAN, SEARCH, Point, Question
 
 _ALIGNMENTS = (1.0, 0.6, -0.6, -1.0)
-_APART = 0.25  # of the logarithms of neighbouring norms
-_TURNING = 0.4  # of an argument of erf between neighbouring norms
+_APART = 0.25  # largest difference of log |k| between neighbouring norms
+_TURNING = 0.4  # largest change of an argument of erf between neighbouring norms
 _SATURATED = 6.0  # erf is constant to rounding beyond this argument
-_UNDERFLOW = 27.0  # and 1 +- erf beyond this one
-_LADDER = sorted(n << i for n in (96, 128) for i in range(8))  # sizes of a grid: each is compiled once
+_UNDERFLOW = 27.0  # 1 - erf underflows beyond this argument
+_LADDER = sorted(n << i for n in (96, 128) for i in range(8))  # allowed sizes of a grid: few, as each is compiled
 _OFFSETS = (1.0, -1.0, 0.0)
 _LARGEST_OFFSET = 1e6
 _SHIFTS = np.array([-3.0, -1.5, -0.5, 0.5, 1.5, 3.0])
@@ -26,8 +26,11 @@ _SCALES = np.geomspace(0.01, 100.0, 17)
 
 
 def alignments(question: Question) -> tuple[float, ...]:
-    """Cosines to scan. An increasing kernel weighs the relevant token most when k points along k*; a free offset
-    makes keys along k* and against it equivalent (the signs of shift and offset follow)."""
+    """Return the cosines with k* to scan.
+
+    An increasing kernel weighs the relevant token most when k points along k*. With free shift and offset, keys along
+    k* and against it are equivalent, because the signs of shift and offset can follow.
+    """
     if issubclass(question.activation, KernelActivation) and not question.model.unit_norm:
         log_kernel = question.activation.log_kernel(np.linspace(-40.0, 40.0, 801), np)
         if np.all(np.diff(log_kernel) >= 0):
@@ -40,7 +43,7 @@ def alignments(question: Question) -> tuple[float, ...]:
 
 
 def norms(question: Question, count: int = 0) -> np.ndarray:
-    """Key norms to scan, at least `count` of them."""
+    """Return the key norms to scan, (norms,); for erf at least `count` of them."""
     if question.model.unit_norm:
         return np.ones(1)
     if question.erf:
@@ -51,21 +54,21 @@ def norms(question: Question, count: int = 0) -> np.ndarray:
 
 
 def score_law(question: Question) -> tuple[float, float]:
-    """Mean and spread of the score of a relevant token, for a key k* of norm 1."""
+    """Return mean and standard deviation of the score of the relevant token, for the key k = k*."""
     if isinstance(question.task, SpikedSLR):
         return math.sqrt(question.task.snr), question.task.relevant_std
     return math.sqrt(2 * math.log(question.task.longest)), 1.0  # of the largest of many, if the place is sharp
 
 
 def _erf_norms(question: Question, count: int) -> np.ndarray:
-    """Norms between which log |k| and every argument u of erf in the risk (eq:erf-mean) change by little.
+    """Return norms (norms,) between which log |k| and every argument u of erf in the risk (eq:erf-mean) change little.
 
     They go from where erf is linear in all scores to where it is a step for all of them.
     """
     c = question.constants
     scale, shift = c["scale"], 0.0 if "shift" in question.free else c["shift"]
     mean, spread = score_law(question)
-    # an offset that is free is known from differences, which take the square of the lowest slope
+    # the best offset comes from differences of the order of the squared slope, lost in rounding at smaller norms
     least = 1e-3 if "offset" in question.free else 1e-5
     a = np.geomspace(least / max(1.0, mean, spread), 1e4 * max(1.0, abs(shift)) * max(1.0, 1 / spread), 4001)
     # u of a relevant token with the key along k* and against it, and of another token
@@ -80,7 +83,7 @@ def _erf_norms(question: Question, count: int) -> np.ndarray:
 
 
 def _metric(u: np.ndarray, tails: bool) -> np.ndarray:
-    """A coordinate in which erf, or the logarithm of 1 + erf, is resolved by even steps."""
+    """Return a coordinate, shaped like u, in which even steps resolve erf or, with `tails`, log(1 + erf)."""
     if not tails:
         return np.clip(u, -_SATURATED, _SATURATED)
     u = np.clip(u, -_UNDERFLOW, _UNDERFLOW)
@@ -88,7 +91,7 @@ def _metric(u: np.ndarray, tails: bool) -> np.ndarray:
 
 
 def turns(question: Question) -> np.ndarray:
-    """Scores at which erf with a free shift may turn, for a key k* of norm 1."""
+    """Return scores at which erf with a free shift may change sign, for the key k = k*."""
     mean, spread = score_law(question)
     long = math.sqrt(2 * math.log(question.task.longest))
     t = np.array([1.0, 2.0, 3.5, 0.35 * mean, 0.7 * mean, 0.7 * long, 1.1 * long, spread])
@@ -96,8 +99,11 @@ def turns(question: Question) -> np.ndarray:
 
 
 def constants(question: Question, grid: np.ndarray) -> dict[str, np.ndarray]:
-    """Values of the free constants at each norm, (norms, choices). A shift moves the score at which erf turns, so it
-    scales with the key; an offset is 0 here, because its best value is known (`best_offset`)."""
+    """Return values of the free constants to scan at each norm, arrays (norms, choices) by name.
+
+    A shift moves the score at which erf changes sign, so it scales with the key. An offset is 0 here, because its best
+    value is known in closed form (`best_offset`).
+    """
     names, choices = question.free, {}
     scale = _SCALES if "scale" in names else np.array([question.constants.get("scale", 1.0)])
     if "shift" in names:
@@ -112,12 +118,12 @@ def constants(question: Question, grid: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def zero_constants(question: Question) -> dict[str, float]:
-    """Constants that do at k = 0, where their choice is immaterial."""
+    """Return the constants that are used at k = 0, where all weights are equal."""
     return {name: {"scale": 1.0, "offset": 1.0}.get(name, 0.0) for name in question.free}
 
 
 class Count(NamedTuple):
-    """What constant weights see of a task: the variance G of the label and B = G + E[L - 1] (eq:value-form)."""
+    """What the risk of constant weights depends on: label variance G and B = G + E[L - 1] (eq:value-form)."""
 
     G: Any
     B: Any
@@ -133,10 +139,12 @@ def count_of(question: Question) -> Count:
 
 
 def best_offset(count: Count, A: Any, B: Any) -> tuple[np.ndarray, np.ndarray]:
-    r"""eq:best-offset. The least risk over v and the offset, and that offset, from (A, B) of eq:value-form at the
-    offsets 1, -1 and 0 (the first axis): the risk is a quadratic of $v$ and $v\,o$.
+    r"""eq:best-offset. Return the least risk over v and the offset, and that offset; arrays without the first axis.
+
+    `A` and `B` are those of eq:value-form at the offsets 1, -1 and 0 (the first axis), which is enough because the risk
+    is a quadratic of $v$ and $v\,o$.
     """
-    # notation: G and B11 of constant weights; cross is E of their product with the weights s + erf, s = 1 or -1
+    # notation: G and B11 are A and B of constant weights; cross is the mean of their product with s + erf, s = 1 or -1
     G, B11 = count.G, count.B
     if count.unit_norm:
         cross = (B[0] - B[1]) / 4
@@ -146,10 +154,10 @@ def best_offset(count: Count, A: Any, B: Any) -> tuple[np.ndarray, np.ndarray]:
             for s, o in zip((1, -1), choices, strict=True)
         ]
         return np.minimum(*risks), np.where(risks[0] <= risks[1], *choices)
-    first = B[0] <= B[1]  # the sign whose weights are the smaller ones keeps their digits
+    first = B[0] <= B[1]  # the sign with the smaller weights loses no digits
     s, a, b = np.where(first, 1.0, -1.0), np.where(first, A[0], A[1]), np.where(first, B[0], B[1])
     cross = s * (b + B11 - B[2]) / 2
-    # what the weights explain beyond a constant, without cancellation of large v
+    # what the weights explain beyond constant ones, so that a large v does not lead to cancellation
     more, spread = a - G * cross / B11, b - cross**2 / B11
     usable = spread > 1e-14 * b
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -159,11 +167,11 @@ def best_offset(count: Count, A: Any, B: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 Forms = Callable[[dict[str, float]], Sequence[np.ndarray]]
-"""(A, B) of eq:value-form on an array of points, with these constants in place of theirs."""
+"""Maps constants that override those of an array of points to (A, B) of eq:value-form at these points."""
 
 
 def least_risks(count: Count, forms: Forms) -> tuple[np.ndarray, np.ndarray | None]:
-    """The least risk over v, and over the offset where that is free, with that offset."""
+    """Return the least risk over v, and over the offset if it is free, at every point; and that offset, or None."""
     if count.free_offset:
         A, B = (np.stack(x) for x in zip(*(forms({"offset": o}) for o in _OFFSETS), strict=True))
         return best_offset(count, A, B)
@@ -177,8 +185,9 @@ Scanned = list[tuple[float, Point]]
 
 
 def scan(question: Question, grid: np.ndarray, progress: Progress = silent) -> Scanned:
-    """The lowest point at each norm over cosines and constants, with coarse tables; keys towards k* and away from it
-    apart, in the order of the grid."""
+    """Return the lowest point at each norm over cosines and constants, with coarse tables, in the order of the grid;
+    keys with a positive and with a negative cosine count separately.
+    """
     if question.model.activation.form != "elementwise":
         return _scan_in_turn(question, grid, progress)
     chosen, cosines = constants(question, grid), np.array(alignments(question))
@@ -190,7 +199,7 @@ def scan(question: Question, grid: np.ndarray, progress: Progress = silent) -> S
 
 
 def spread_out(grid: np.ndarray, cosines: np.ndarray, chosen: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
-    """Constants, keys and norms as arrays (..., norms, cosines, choices)."""
+    """Return constants, keys (k . k*) and norms as arrays (..., norms, cosines, choices)."""
     choices = max((x.shape[-1] for x in chosen.values()), default=1)
     shape = (*grid.shape, len(cosines), choices)
     free = {n: np.broadcast_to(x[..., None, :], shape) for n, x in chosen.items()}
@@ -201,7 +210,7 @@ def spread_out(grid: np.ndarray, cosines: np.ndarray, chosen: Mapping[str, np.nd
 def lowest_of(
     grid: np.ndarray, cosines: np.ndarray, chosen: Mapping[str, np.ndarray], values: np.ndarray, offsets: Any
 ) -> Scanned:
-    """The lowest finite value at each norm, with keys towards k* and away from it apart."""
+    """Return the lowest finite value at each norm, separately for keys with a positive and with a negative cosine."""
     lowest: Scanned = []
     sides = [np.flatnonzero(cosines * sign > 0) for sign in (1, -1)]
     for i, s in enumerate(grid.tolist()):
@@ -217,14 +226,14 @@ def lowest_of(
 
 
 def _scan_in_turn(question: Question, grid: np.ndarray, progress: Progress) -> Scanned:
-    """Norm by norm: tables of steep kernels grow with it, so the scan ends where the risk has been rising."""
+    """Scan norm by norm: tables of steep kernels grow with the norm, so stop once the risk has been rising."""
     lowest: Scanned = []
     for i, s in enumerate(grid.tolist()):
         progress(i / len(grid))
         coarseness = SCAN if s > 2 or question.kind == "rough" else SEARCH
         found = [(question.value(p, coarseness), p) for p in (Point(i, s, a, {}) for a in alignments(question))]
         if all(np.isposinf(v) for v, _ in found):
-            break  # tables end at this norm
+            break  # the kernel is too steep for tables from this norm on
         for sign in (1, -1):
             side = [(v, p) for v, p in found if p.alignment * sign > 0 and np.isfinite(v)]
             if side:

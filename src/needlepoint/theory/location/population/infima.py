@@ -1,4 +1,4 @@
-"""Risks that are approached as the norm of the key goes to 0 or to infinity, and not attained."""
+"""Infima that no key attains: limits of the risk as the norm of the key goes to 0 or to infinity."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from needlepoint.theory.location.population.first_keys import turns as turning
 from needlepoint.theory.location.population.risk_at_a_key import SEARCH, Point, Question
 from needlepoint.theory.location.population.statements import linear_optimum
 
-_FAR = 1e9  # times the shift: a norm at which erf is a step
-_TURNS, _ZOOMS = 129, 4
+_FAR = 1e9  # norm at which erf counts as a step, in units of max(1, |shift|) / scale
+_TURNS, _ZOOMS = 129, 4  # nodes of the grid of scores at which the step may lie, and how often it zooms in
 EPS = float(np.finfo(float).eps)
 
 
 @dataclass(frozen=True)
 class Limit:
-    """What the risk goes to, a point on the way there, and where the way leads."""
+    """The limit of the risk, a point on the way to it, and in words where the norm (or scale) goes."""
 
     excess: Estimate
     point: Point
@@ -32,7 +32,10 @@ class Limit:
 
 
 def limits(question: Question, lowest: Scanned, largest: float) -> list[Limit]:
-    """The limits that are known; `largest` is the largest norm scanned. On unit spheres a free scale is the norm."""
+    """Return the limits that are known; `largest` is the largest norm scanned.
+
+    On unit spheres a free scale plays the role of the norm.
+    """
     if question.erf:
         sphere, free = question.model.unit_norm, "scale" in question.free
         small = _constant(question) if sphere else _linear(question, lowest)
@@ -45,7 +48,7 @@ def limits(question: Question, lowest: Scanned, largest: float) -> list[Limit]:
 
 
 def _constant(question: Question) -> Limit:
-    """Weights o + erf(b) as the scale goes to 0, the best ones that free constants allow."""
+    """Return the limit as the scale goes to 0: constant weights o + erf(b), the best that the free constants allow."""
     c, count = question.constants, count_of(question)
     best = count.G / count.B
     weights = [best, -best]
@@ -58,8 +61,10 @@ def _constant(question: Question) -> Limit:
 
 
 def _linear(question: Question, lowest: Scanned) -> Limit | None:
-    r"""eq:erf-linear. $o + \mathrm{erf}(\lambda\chi + b)\propto c + \chi$ as $k\to0$ where $o$ cancels erf(b): with
-    any $c$ if one of the two is free, with $c = 0$ otherwise.
+    r"""eq:erf-linear. Return the limit $k\to0$ with growing value, where erf attention is linear, or None.
+
+    $o + \mathrm{erf}(\lambda\chi + b)\propto c + \chi$ as $k\to0$ where $o$ cancels erf(b): with any $c$ if one of the
+    two is free, with $c = 0$ otherwise.
     """
     free, c, task = question.free, question.constants, question.task
     if "offset" in free or ("shift" in free and abs(c["offset"]) < 1):
@@ -82,7 +87,7 @@ def _linear(question: Question, lowest: Scanned) -> Limit | None:
 
 
 def _step(question: Question, sign: float, largest: float) -> Limit:
-    r"""eq:erf-step. $o + \mathrm{sgn}(\chi - \tau)$ as $|k|\to\infty$, with $\tau = 0$ if the shift is given."""
+    r"""eq:erf-step. Return the limit $o + \mathrm{sgn}(\chi - \tau)$, $|k|\to\infty$; $\tau = 0$ for a given shift."""
     c, scaled = question.constants, "scale" in question.free
     unit = 1.0 if scaled else 1 / c["scale"]
     far = _FAR * unit * (1.0 if "shift" in question.free else max(1.0, abs(c["shift"])))
@@ -105,7 +110,7 @@ def _step(question: Question, sign: float, largest: float) -> Limit:
     values, offsets = at(far, turns)
     i = int(np.argmin(values))
     nearer = at(far / 10, turns[i : i + 1])[0][0]
-    # what is left shrinks as the inverse of the norm
+    # the distance to the limit shrinks as 1 / norm, so at `far` it is below this change over a factor of 10
     error = abs(float(values[i] - nearer)) + 64 * EPS * question.task.label_var
     constants = {}
     largest, norm = (1e4, 1.0) if scaled else (largest, largest)
@@ -119,8 +124,9 @@ def _step(question: Question, sign: float, largest: float) -> Limit:
 
 
 def _steepest(question: Question, lowest: Scanned) -> Limit | None:
-    """The extrapolation of a kernel's risk in 1 / |k|, where the lowest scanned norm is the last; the error is what
-    the last order changes."""
+    """Return a kernel's risk extrapolated in 1 / |k|, if the scan was lowest at its last norm, or None. Its error is
+    the change made by the last order of the extrapolation.
+    """
     point = min(lowest, key=lambda pair: pair[0])[1]
     if point.index < max(p.index for _, p in lowest) or point.index == 0:
         return None

@@ -1,4 +1,4 @@
-"""The best key and value over all overlaps, off the invariant manifold too: the swapped minimum lies there."""
+"""The best key and value over all overlaps, not only on the invariant manifold: the swapped minimum lies off it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ Form = tuple[float, np.ndarray, np.ndarray]
 
 
 def quadratic(question: Question, constants: Mapping[str, float], k: np.ndarray, coarseness: float) -> Form:
-    r"""eq:value-matrix. $G$, $b$ and $M$ of $R = G - 2b\cdot v + v^TMv$ for $v = (\theta, \nu, v_3, v_4)$ in the frame
-    where $k = (\kappa, \eta, k_3, 0)$: the risk is a quadratic of v, read off at 12 points.
+    r"""eq:value-matrix. Return $G$, $b$ (4,) and $M$ (4, 4) of $R = G - 2b\cdot v + v^TMv$.
+
+    $v = (\theta, \nu, v_3, v_4)$ in the frame where $k = (\kappa, \eta, k_3, 0)$: the risk is a quadratic of v, read
+    off at 12 points.
     """
     kappa, eta, k3 = k
     key_sq = float(kappa**2 + eta**2 + k3**2)
@@ -49,7 +51,7 @@ def quadratic(question: Question, constants: Mapping[str, float], k: np.ndarray,
 
 
 def best_value(form: Form, unit_norm: bool) -> tuple[float, np.ndarray]:
-    """The least of G - 2 b.v + v'Mv and its v, over R^4 or over the unit sphere (by the secular equation)."""
+    """Return the least of G - 2 b.v + v'Mv and its v (4,), over R^4 or the unit sphere (by the secular equation)."""
     G, b, M = form
     values, vectors = np.linalg.eigh(M)
     c = vectors.T @ b
@@ -65,7 +67,7 @@ def best_value(form: Form, unit_norm: bool) -> tuple[float, np.ndarray]:
     if excess(tiny) > 0:
         mu = optimize.brentq(excess, tiny, 1.0 + 2 * float(np.linalg.norm(c)), xtol=1e-16)
         y = c / (values - values[0] + mu)
-    else:  # b is orthogonal to the flattest direction: fill up along it
+    else:  # b is orthogonal to the eigenvector of the lowest eigenvalue: add as much of it as makes |v| = 1
         y = np.concatenate([[0.0], c[1:] / np.maximum(values[1:] - values[0], tiny)])
         y[0] = math.sqrt(max(0.0, 1.0 - float(y @ y)))
     y = y / np.linalg.norm(y)
@@ -73,8 +75,9 @@ def best_value(form: Form, unit_norm: bool) -> tuple[float, np.ndarray]:
 
 
 def best_of_all(question: Question, manifold: Best, tol: float, seed: int, progress: Progress = silent) -> Best:
-    """Minimisation over k in the frame (k*, v*, e3) from near the manifold's best, along v*, and at random; the
-    manifold's best itself where nothing lower is found.
+    """Return the best point over all overlaps: `manifold`, the best on the manifold, unless something lower is found.
+
+    Minimises over k in the frame (k*, v*, e3), starting near the manifold's best, along v*, and at random.
     """
     names, unit_norm = question.free, question.model.unit_norm
     norm = math.sqrt(manifold.overlaps.key_sq)
@@ -107,7 +110,7 @@ def best_of_all(question: Question, manifold: Best, tol: float, seed: int, progr
     starts = [np.concatenate([d, np.zeros(len(names))]) for d in directions]
     ranked = sorted((value(x), i) for i, x in enumerate(starts[1:], start=1))
     chosen = [starts[i] for i in (0, *(i for _, i in ranked[:STARTS]))]
-    # tables off k* and on it differ by their errors, which must not pass for a slope
+    # kernel tables for k along k* and beside it have different errors, which must not be taken for a slope
     kind = "rough" if issubclass(question.activation, KernelActivation) else question.kind
     tol = max(tol, LEAST_TOLERANCE[kind])
     ends = []
@@ -124,7 +127,7 @@ def best_of_all(question: Question, manifold: Best, tol: float, seed: int, progr
 
 
 def _from_vectors(k: np.ndarray, v: np.ndarray) -> Overlaps:
-    """The seven overlaps of k (3) and v (4) in the frame; what is rounding off the manifold is put on it."""
+    """Return the seven overlaps of k (3,) and v (4,) in the frame, with parts as small as rounding set to 0."""
     k = np.where(np.abs(k) < 1e-7 * np.linalg.norm(k), 0.0, k)
     v = np.where(np.abs(v) < 1e-7 * np.linalg.norm(v), 0.0, v)
     return Overlaps(k[0], v[1], v[0], k[1], float(k @ v[:3]), float(k @ k), float(v @ v))

@@ -36,7 +36,10 @@ TOLERANCE = 1e-8
 def predict_linear(
     task: SingleLocation, model: LinearRegression, learner: Population, options: PredictionOptions
 ) -> Prediction:
-    r"""eq:linear-risk. $\beta_l = \frac{G}{L-1+G}v^*$, $R = G\frac{L-1}{L-1+G}$: it cannot select a random place."""
+    r"""eq:linear-risk. Return the best linear regression, $\beta_l = \frac{G}{L-1+G}v^*$, $R = G\frac{L-1}{L-1+G}$.
+
+    Its weights are fixed by position, so it cannot select a place that is random.
+    """
     length = task.fixed_length
     if length is None:
         raise InvalidParameter(
@@ -53,7 +56,7 @@ def predict_linear(
 def predict_population(
     task: SingleLocation, model: KeyValueAttention, learner: Population, options: PredictionOptions
 ) -> Prediction:
-    """The minimum of the risk over key and value, and over the activation's free constants."""
+    """Return the minimum of the risk over key, value and the free constants of the activation."""
     activation = model.activation
     if isinstance(activation, Erf) and activation.scale is None and not model.unit_norm:
         raise InvalidParameter(
@@ -78,11 +81,11 @@ def predict_population(
 def _softmax(
     task: SingleLocation, model: KeyValueAttention, learner: Population, options: PredictionOptions
 ) -> Prediction:
-    """eq:softmax-bayes. Softmax attention reaches the Bayes risk; nothing is lower, on the manifold or off it."""
+    """eq:softmax-bayes. Return the Bayes risk, which softmax attention reaches: no overlaps can give less."""
     excess, notes = given_teachers.known_teachers(task, 2)
     key = softmax_key(task)
     if math.isinf(key) and task.longest == 1:
-        key = 0.0  # one token has all the weight, whatever the key
+        key = 0.0  # a token that is alone has weight 1 for every key
     if math.isinf(key):
         return _prediction(
             task,
@@ -99,7 +102,7 @@ def _softmax(
 def searched(
     task: SingleLocation, model: KeyValueAttention, learner: Population, options: PredictionOptions, best: Best
 ) -> Prediction:
-    """What a search found; where its means were sampled, the risk is taken again with fresh points."""
+    """Return the prediction from a search; where its means were sampled, the risk is estimated anew on fresh points."""
     resolved = model.replace(activation=model.activation.replace(**best.constants)) if best.constants else model
     status, excess = best.status, best.excess
     if model.activation.form == "general" and excess.finite:
@@ -136,7 +139,7 @@ def _at(
 
 
 def _branch(overlaps: Overlaps) -> str:
-    """Where k and v point: oracle (k along k*, v along v*), swapped (the other way round) or other."""
+    """Return where k and v point: "oracle" (k along k*, v along v*), "swapped" (k along v*, v along k*) or "other"."""
     norms = math.sqrt(overlaps.key_sq), math.sqrt(overlaps.value_sq)
     k, v = (n if n > 0 else 1.0 for n in norms)
     if min(abs(overlaps.key) / k, abs(overlaps.value) / v) > 1 - NEAR:
@@ -162,8 +165,9 @@ def _prediction(
 
 @float64
 def key_landscape(task: SingleLocation, model: KeyValueAttention, alignment: Any, scale: Any) -> np.ndarray:
-    """The excess risk with the best value, over keys of norm `scale` and cosine `alignment` with k*: an array
-    (scales, alignments)."""
+    """Return the excess risk with the best value, over keys of norm `scale` and cosine `alignment` with k*, as an array
+    (scales, alignments).
+    """
     alignment, scale = np.atleast_1d(np.asarray(alignment, float)), np.atleast_1d(np.asarray(scale, float))
     if not np.all(np.abs(alignment) <= 1) or not np.all((scale >= 0) & np.isfinite(scale)):
         raise InvalidParameter("key_landscape: alignment must be from -1 to 1 and scale >= 0 and finite.")

@@ -27,18 +27,18 @@ from needlepoint.theory.location.moments import weight_moments
 from needlepoint.theory.location.moments.place_race import winner_law
 from needlepoint.theory.location.moments.weight_moments import Moments
 
-_SCRAMBLES = 64  # many: with few of them every one can have a point too few on the far side of a step
-_QMC_RTOL = 1e-4
-_UNSEEN = 1e-10
+_SCRAMBLES = 64  # many, as few scramblings may all happen to have too few points beyond a step
+_QMC_RTOL = 1e-4  # relative error of the risk at which no more points are taken
+_UNSEEN = 1e-10  # relative error so small that all scramblings may have missed a rare event
 _QMC_POINTS = (10, 12)  # log2 of the first and the last number of points a scramble
-_NODES = (64, 128, 256, 512, 1024, 2048, 4096)  # of the trapezoid rule
-_REFINE = (1, 2, 4, 8, 16)  # divisions of the winner's rule
+_NODES = (64, 128, 256, 512, 1024, 2048, 4096)  # of the trapezoid rule, refined in this order
+_REFINE = (1, 2, 4, 8, 16)  # divisions of the step of the winner's rule, in this order
 
 Route = Callable[[Any, KeyValueAttention, Overlaps], Estimate]
 
 
 def population_risk(task: Spec, model: Spec, overlaps: Overlaps, method: str | None = None) -> Estimate:
-    """The expected squared error on noisy labels at these overlaps: excess risk plus noise^2.
+    """Return the expected squared error on noisy labels at these overlaps: excess risk plus noise^2.
 
     `method` names a route: "closed" (Erf), "elementwise" (one-dimensional means), "kernel" (softmax and
     softplus at any length) or "qmc" (scrambled Sobol points over the scores, any activation); None takes the
@@ -51,7 +51,7 @@ def population_risk(task: Spec, model: Spec, overlaps: Overlaps, method: str | N
 
 @float64
 def excess_risk(task: Spec, model: Spec, overlaps: Overlaps, method: str | None = None) -> Estimate:
-    """The risk minus the label-noise variance, at these overlaps; see `population_risk`."""
+    """Return the risk minus the label-noise variance, at these overlaps; see `population_risk`."""
     if not isinstance(overlaps, Overlaps):
         raise InvalidParameter(
             f"population_risk(overlaps={shown(overlaps)}): write it as Overlaps(key=..., value=...)."
@@ -76,7 +76,7 @@ def excess_risk(task: Spec, model: Spec, overlaps: Overlaps, method: str | None 
 
 
 def routes(task: SingleLocation, model: KeyValueAttention) -> dict[str, Route]:
-    """The routes that apply, the preferred one first."""
+    """Return the routes that apply, by name, the preferred one first."""
     table: dict[str, Route] = {}
     spiked = isinstance(task, SpikedSLR)
     if isinstance(model.activation, Erf):
@@ -90,7 +90,7 @@ def routes(task: SingleLocation, model: KeyValueAttention) -> dict[str, Route]:
 
 
 def rounding(task: SingleLocation, overlaps: Overlaps, value: float, moments: Moments | None = None) -> float:
-    """Rounding of a risk, from the size of the terms that it is the sum of."""
+    """Return the rounding error of a risk, from the size of the terms that it is the sum of."""
     if isinstance(task, SpikedSLR):
         return erf_closed_form.rounding(task, overlaps, value)
     squares = moments.weights_sq if isinstance(moments, weight_moments.MaxMoments) else task.longest
@@ -102,10 +102,12 @@ def _seven(overlaps: Overlaps) -> tuple[Any, ...]:
 
 
 def _refined(values: Callable[[int], tuple[float, float]], levels: Sequence[int]) -> Estimate:
-    """Refine until two levels agree to rounding (the second entry); the error is their difference.
+    """Return the value at the first level that agrees with the one before it up to rounding, its error.
 
-    Where no two do (a step, a kink) the last two may cross by chance, so the changes before count too, halved with
-    every level as the error of a step is."""
+    `values` maps a level to (value, rounding). Where no two levels agree (the integrand has a step or a kink), the last
+    two may be close by chance. So the error is the largest of all changes, each halved with every level that follows,
+    as the error of a step is.
+    """
     value, error, exact = np.nan, np.inf, 0.0
     for level in levels:
         previous = value
@@ -143,7 +145,7 @@ def _elementwise(task: SpikedSLR, model: KeyValueAttention, overlaps: Overlaps) 
 
 
 def _max_elementwise(nodes: int, task: MaxSLR, model: KeyValueAttention, overlaps: Overlaps) -> Estimate:
-    """With 0 nodes the closed form of erf."""
+    """Return the risk of the max task; `nodes = 0` stands for the closed form of erf."""
     c = elementwise.constants(task, model)
 
     def at(refine: int) -> tuple[float, float]:
@@ -167,7 +169,7 @@ def elementwise_means(
     key: Any,
     key_sq: Any,
 ) -> Any:
-    """The means of an element-wise activation; with 0 nodes the closed form of erf. `free` overrides constants."""
+    """Return the means of an element-wise activation; 0 nodes: the closed form of erf. `free` overrides constants."""
     c = {**c, **free}
     if nodes == 0:
         if task is SpikedSLR:
@@ -191,7 +193,7 @@ elementwise_forms = jax.jit(
     )(free, key, key_sq),
     static_argnums=(0, 1, 2),
 )
-"""(A, B) of eq:value-form at many keys and constants."""
+"""Returns (A, B) of eq:value-form, each (points,), at many keys and constants."""
 
 
 # --- normalised kernels and the rest -----------------------------------------------------------
@@ -205,7 +207,7 @@ def kernel_of(
     coarseness: float = 1.0,
     rest: bool = True,
 ) -> Moments | None:
-    """The means of a normalised kernel by its transforms; None where it is too steep for their tables."""
+    """Return the means of a normalised kernel by its transforms; None where it is too steep for their tables."""
 
     def log_kernel(scores: np.ndarray) -> np.ndarray:
         return activation.log_kernel(scores, np)
@@ -217,7 +219,7 @@ def kernel_of(
 
 
 def _kernel(task: SingleLocation, model: KeyValueAttention, overlaps: Overlaps) -> Estimate:
-    """The error is the change when every step is doubled; quasi-Monte-Carlo where the kernel is too steep."""
+    """Return the risk by tables, or by `qmc` if the kernel is too steep; the error is the change when steps double."""
     assert isinstance(model.activation, KernelActivation)
     rest = overlaps.distance_to_manifold > 0
     fine, coarse = (
@@ -226,13 +228,13 @@ def _kernel(task: SingleLocation, model: KeyValueAttention, overlaps: Overlaps) 
     if fine is None or coarse is None:
         return qmc(task, model, overlaps)
     value, other = (float(weight_moments.excess_risk(task, m, overlaps)) for m in (fine, coarse))
-    # powers of what is near 1 lose digits with the length
+    # powers of numbers near 1 lose digits in proportion to the length
     exact = 2 * rounding(task, overlaps, value, fine) + 4 * task.longest * float(np.finfo(float).eps) * (1 + abs(value))
     return Estimate(value, abs(value - other) + exact)
 
 
 def qmc(task: SingleLocation, model: KeyValueAttention, overlaps: Overlaps, seed: int = 0) -> Estimate:
-    """Means over independent scramblings; the error is three of their standard errors."""
+    """Return the mean risk over independent scramblings of Sobol points; the error is three standard errors."""
     c = elementwise.constants(task, model)
     value, error, moments = np.nan, np.inf, None
     for log2_points in range(_QMC_POINTS[0], _QMC_POINTS[1] + 1, 2):
@@ -245,6 +247,6 @@ def qmc(task: SingleLocation, model: KeyValueAttention, overlaps: Overlaps, seed
         if _UNSEEN * abs(value) < error <= _QMC_RTOL * abs(value) or overlaps.key_sq == 0:
             break
     if error <= _UNSEEN * abs(value) and overlaps.key_sq > 0:
-        # scramblings that agree to the last digit may have missed a rare event together
+        # scramblings that agree this well may all have missed an event as rare as one in all the points taken
         error = 3 * (task.label_var + overlaps.value_sq) / (_SCRAMBLES * 2 ** _QMC_POINTS[1])
     return Estimate(value, max(error, rounding(task, overlaps, value, moments)))

@@ -21,14 +21,14 @@ from needlepoint.theory.location.moments.weight_moments import Moments
 from needlepoint.theory.location.population import risk as population_risk
 
 SCAN, SEARCH, FINAL = 4.0, 2.0, 1.0
-"""Coarseness of the tables in the three stages."""
+"""Coarseness of the tables in the three stages of a search: a factor on every step."""
 
-_QMC_POINTS = {SCAN: 9, SEARCH: 13, FINAL: 14}
-_QMC_BUDGET = 17  # log2 of points times tokens in a search
+_QMC_POINTS = {SCAN: 9, SEARCH: 13, FINAL: 14}  # log2 of the points, where means are sampled
+_QMC_BUDGET = 17  # log2 of points times tokens, the most that a search takes
 
 
 class TooSteep(Exception):
-    """The tables of a kernel end at this norm of the key."""
+    """A kernel is too steep for its tables at this norm of the key."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Question:
 
     @property
     def kind(self) -> str:
-        """A user's function may have kinks, and sampled means have them in any case."""
+        """Return "rough" where the risk may have kinks (functions of the user, sampled means), otherwise "smooth"."""
         return "smooth" if issubclass(self.activation, (Erf, Linear, KernelActivation)) else "rough"
 
     @functools.cached_property
@@ -76,7 +76,7 @@ class Question:
     def moments(
         self, free: Mapping[str, float], key: float, key_sq: float, coarseness: float = FINAL, rest: bool = False
     ) -> Moments:
-        """The means at this key; without `rest` only what the manifold needs."""
+        """Return the means at this key; `rest=False` allows to skip those that the manifold does not need."""
         if self.model.activation.form == "elementwise":
             found = population_risk.elementwise_of(*self.elementwise_call(coarseness), dict(free), key, key_sq)
             return type(found)(*map(float, found))
@@ -92,7 +92,7 @@ class Question:
         return sampled_moments.scrambles(self.task, self.activation, c, key, key_sq, points, 1)[0]
 
     def elementwise_call(self, coarseness: float) -> tuple[Any, ...]:
-        """The first arguments of population_risk.elementwise_of."""
+        """Return the first five arguments of `population_risk.elementwise_of`."""
         refine = {SCAN: 1, SEARCH: 2 if self.erf else 4, FINAL: 4 if self.erf else 16}[coarseness]
         if issubclass(self.activation, Linear):
             refine = 1  # the rules are exact for polynomials
@@ -103,7 +103,7 @@ class Question:
     def many_forms(
         self, norm: np.ndarray, key: np.ndarray, free: Mapping[str, Any], coarseness: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(A, B) of eq:value-form on arrays of keys and constants, for element-wise activations."""
+        """Return (A, B) of eq:value-form, shaped like `norm`, for an element-wise activation."""
         call = self.elementwise_call(coarseness)
         flat = {n: np.broadcast_to(x, norm.shape).ravel() for n, x in free.items()}
         found = population_risk.elementwise_forms(*call, flat, key.ravel(), norm.ravel() ** 2, self.task.label_var)
@@ -115,11 +115,11 @@ class Question:
     def value_form(
         self, free: Mapping[str, float], key: float, key_sq: float, coarseness: float
     ) -> tuple[float, float]:
-        """(A, B) of eq:value-form."""
+        """Return (A, B) of eq:value-form at one key."""
         return weight_moments.on_manifold(self.task.label_var, self.moments(free, key, key_sq, coarseness))
 
     def least(self, form: tuple[float, float]) -> tuple[float, float]:
-        """The least excess risk over v, and its v . v*, from (A, B)."""
+        """Return the least excess risk over v, and v . v* there, from (A, B)."""
         (A, B), G = form, self.task.label_var
         if self.model.unit_norm:
             value = 1.0 if A >= 0 else -1.0
@@ -128,7 +128,7 @@ class Question:
         return G - A * value, value
 
     def value(self, point: Point, coarseness: float) -> float:
-        """The least risk over v; infinite where a kernel is too steep for its tables."""
+        """Return the least risk over v at a point; infinite where a kernel is too steep for its tables."""
         try:
             return self.least(self.value_form(point.constants, point.key, point.scale**2, coarseness))[0]
         except TooSteep:

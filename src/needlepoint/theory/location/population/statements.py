@@ -1,4 +1,4 @@
-"""What is proved about the population optimum, as functions: softmax, linear, element-wise bound, rates, lengths."""
+"""What is proved about the population optimum, as functions: softmax, linear, element-wise, large snr, lengths."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.location.moments import place_race
 
 EPS = float(np.finfo(float).eps)
-_LARGEST_SHIFT = 100.0  # standard deviations of the spike; beyond it the bound underflows
+_LARGEST_SHIFT = 100.0  # of the spike, in standard deviations of a token; beyond it the bound underflows
 
 
 def _check(task: object) -> SingleLocation:
@@ -28,8 +28,9 @@ def _check(task: object) -> SingleLocation:
 
 
 def softmax_key(task: SingleLocation) -> float:
-    r"""eq:softmax-bayes. $c_\mu$ with softmax attention at $k = c_\mu k^*$, $v = v^*$ the posterior mean: $\sqrt\mu$
-    (spiked), $\mu$ (max, infinite for an infinite snr). The same for all lengths.
+    r"""eq:softmax-bayes. Return $c_\mu$: softmax attention at $k = c_\mu k^*$, $v = v^*$ is the posterior mean.
+
+    $\sqrt\mu$ (spiked), $\mu$ (max, infinite for an infinite snr). The same for all lengths.
     """
     task = _check(task)
     if task.label_var != 1.0:
@@ -41,8 +42,9 @@ def softmax_key(task: SingleLocation) -> float:
 
 
 def linear_optimum(task: SingleLocation) -> tuple[Estimate, Overlaps]:
-    r"""eq:linear-optimum. The least excess risk of linear attention and where: with $n = E[L-1]$, spiked
-    $R = \frac{Gn(G^2+n)}{G(G^2+n) + n(G\mu+G^2+n)}$ at $|k| = \frac{n\sqrt\mu}{G^2+n}$, max
+    r"""eq:linear-optimum. Return the least excess risk of linear attention and its overlaps.
+
+    With $n = E[L-1]$, spiked $R = \frac{Gn(G^2+n)}{G(G^2+n) + n(G\mu+G^2+n)}$ at $|k| = \frac{n\sqrt\mu}{G^2+n}$, max
     $R = 1 - \frac{1+\bar\chi^*^2}{n+1}$ at $|k| = \bar\chi^* = E\chi^*_J$.
     """
     task = _check(task)
@@ -63,8 +65,9 @@ def linear_optimum(task: SingleLocation) -> tuple[Estimate, Overlaps]:
 
 
 def elementwise_bound(task: SingleLocation) -> Estimate:
-    r"""eq:elementwise-bound. The least excess risk of any element-wise attention on the manifold, at
-    $\sigma(x) \propto P(\text{relevant}|x)$: spiked $G\,E_J[n/(n+Gr)]$ with the likelihood ratio $r$ of a token's
+    r"""eq:elementwise-bound. Return the least excess risk of any element-wise attention on the manifold.
+
+    At $\sigma(x) \propto P(\text{relevant}|x)$: spiked $G\,E_J[n/(n+Gr)]$ with the likelihood ratio $r$ of a token's
     $\chi^*$ and $n = E[L-1]$; max $1 - E[\bar W^2]/E[L]$, which is $(L-1)/(2L-1)$ at an infinite snr.
     """
     task = _check(task)
@@ -96,8 +99,10 @@ def _spiked_bound(task: SpikedSLR, n: float, coarseness: float) -> float:
 
 
 def bayes_asymptote(task: SingleLocation) -> float:
-    r"""eq:softmax-decay, eq:max-decay. The Bayes (and softmax) excess risk to leading order at large snr: spiked
-    $(L-1)\sqrt{\pi/4\mu}\,e^{-\mu/4}$, max $\frac{L(L-1)}{\mu}\int\varphi^2\Phi^{L-2}$, averaged over the lengths.
+    r"""eq:softmax-decay, eq:max-decay. Return the Bayes (and softmax) excess risk to leading order at large snr.
+
+    Spiked $(L-1)\sqrt{\pi/4\mu}\,e^{-\mu/4}$, max $\frac{L(L-1)}{\mu}\int\varphi^2\Phi^{L-2}$, averaged over
+    the lengths.
     """
     task = _check(task)
     softmax_key(task)
@@ -116,8 +121,10 @@ def bayes_asymptote(task: SingleLocation) -> float:
 
 
 def linear_asymptote(task: SingleLocation) -> float:
-    r"""eq:linear-decay. eq:linear-optimum to leading order at large snr: spiked $(G^2+n)/\mu$, which is $L/\mu$ at
-    $G = 1$ and a fixed length; max the limit $1 - (1+\bar\chi^*^2)/E[L]$, which does not vanish.
+    r"""eq:linear-decay. Return the risk of eq:linear-optimum to leading order at large snr.
+
+    Spiked $(G^2+n)/\mu$, which is $L/\mu$ at $G = 1$ and a fixed length; max the limit
+    $1 - (1+\bar\chi^*^2)/E[L]$, which does not vanish.
     """
     task = _check(task)
     n = task.length_moments()["task.others"]
@@ -130,7 +137,7 @@ def linear_asymptote(task: SingleLocation) -> float:
 
 @dataclass(frozen=True)
 class LengthCost:
-    """What it costs that one (k, v) serves all lengths: `shared` against `separate`, the mean of each length's best."""
+    """Least risk with one (k, v) for all lengths (`shared`), and with one of its own for each length (`separate`)."""
 
     shared: Estimate
     separate: Estimate
@@ -141,8 +148,9 @@ class LengthCost:
 
 
 def length_cost(task: SingleLocation, model: KeyValueAttention) -> LengthCost:
-    r"""eq:length-cost. $R^*(L\sim P) - \sum_LP(L)R^*(L) \ge 0$: zero for softmax where it is the posterior mean
-    (eq:softmax-bayes), with one (k, v) for all lengths.
+    r"""eq:length-cost. Return the cost of one (k, v) for all lengths, $R^*(L\sim P) - \sum_LP(L)R^*(L) \ge 0$.
+
+    Zero for softmax where it is the posterior mean (eq:softmax-bayes), with one (k, v) for all lengths.
     """
     from needlepoint.theory.predicting import predict
 
