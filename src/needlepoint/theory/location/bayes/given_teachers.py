@@ -16,17 +16,17 @@ from needlepoint.theory.location.moments import place_race
 SMALLEST = 1e-30
 """Below this bound the Bayes excess risk is not integrated; the bound itself is reported."""
 
-_ROUNDING = 1e-13  # of eq:max-bayes, whose rules are exact to rounding: see its test against 30 digits
+_ROUNDING = 1e-13  # relative error of eq:max-bayes, whose rules are exact to rounding: see its test against 30 digits
 
 
 def predict_known(task: SingleLocation, model: None, learner: BayesOptimal, options: PredictionOptions) -> Prediction:
-    """The posterior mean of the label with known k*, v*: sum of v* . X_l weighted by P(J = l | X)."""
+    """Return the risk of the posterior mean of the label with known k*, v*: sum of v* . X_l times P(J = l | X)."""
     limit = learner.d is None and task.label_var != 1.0
     if limit:
         excess = Estimate(0.0)
         notes = ("limit d -> infinity, where a token's norm tells the relevant one; give d= for a finite d.",)
     else:
-        # at relevant_std = 1 the norm says nothing and d drops out
+        # at relevant_std = 1 the norm of a token says nothing about the place, and d drops out
         excess, notes = known_teachers(task, learner.d or 2)
     loose = options.tol is not None and excess.error > options.tol
     return Prediction(
@@ -42,7 +42,7 @@ def predict_known(task: SingleLocation, model: None, learner: BayesOptimal, opti
 
 
 def known_teachers(task: SingleLocation, d: int) -> tuple[Estimate, tuple[str, ...]]:
-    """The Bayes excess risk at dimension d, and what there is to say about it."""
+    """Return the Bayes excess risk at dimension d, and notes about it."""
     if isinstance(task, MaxSLR):
         value, coarse = (
             sum(p * place_race.bayes_excess_risk(task.snr, n, step) for n, p in task.length_law) for step in (0.05, 0.1)
@@ -53,7 +53,7 @@ def known_teachers(task: SingleLocation, d: int) -> tuple[Estimate, tuple[str, .
 
 
 def _at_dimension(task: SpikedSLR, d: int) -> tuple[Estimate, tuple[str, ...]]:
-    """By integration; by a bound where the risk is too small for it, or its table too large."""
+    """Return the same for the spiked task, by integration; a bound if the risk is too small or its table too large."""
     lengths = [(n, p) for n, p in task.length_law if n > 1]
     bound = sum(p * bayes_bound(task, n, d) for n, p in lengths)
     if bound >= SMALLEST:
@@ -65,7 +65,9 @@ def _at_dimension(task: SpikedSLR, d: int) -> tuple[Estimate, tuple[str, ...]]:
 
 
 def bayes_bound(task: SpikedSLR, length: int, d: int) -> float:
-    r"""eq:bayes-bound. $R \le (L-1)\frac{G}{1+G}\big(\frac{2\gamma}{1+G}\big)^d e^{-snr/(2(1+G))}$.
+    r"""eq:bayes-bound. Return a bound on the Bayes excess risk at one length; eq:linear-risk if that is lower.
+
+    $R \le (L-1)\frac{G}{1+G}\big(\frac{2\gamma}{1+G}\big)^d e^{-snr/(2(1+G))}$.
 
     From $x/(1+x) \le \sqrt x/2$ on each pair of tokens; the last two factors are the squared Bhattacharyya
     coefficient of the two token laws.

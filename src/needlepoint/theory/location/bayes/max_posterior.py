@@ -1,7 +1,7 @@
 r"""Means over the posterior of the place when key and value are known in part, on the max task.
 
-Seen through $\hat k$ the place is won by the largest of $w_l + U_l$, $U = \sqrt{1-q_k}\,g + \Gamma/\mu$. Two tokens
-are quadrature by tables; for more, scrambled Sobol points over what is left of the fields.
+Given the fields $w_l$ of the posterior mean $\hat k$, the relevant token is that with the largest $w_l + U_l$, $U =
+\sqrt{1-q_k}\,g + \Gamma/\mu$. Means are by quadrature for two tokens, by scrambled Sobol points for more.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ from needlepoint.theory.location.moments.place_race import utility_law
 
 SCRAMBLES = 16
 _POINTS, _SEARCH_POINTS = 11, 10  # log2 of the key fields of one scrambling
-_DRAWS, _SEARCH_DRAWS = 16, 4  # value fields for each key field: the rougher and the cheaper part
+_DRAWS, _SEARCH_DRAWS = 16, 4  # draws of the value fields for each key field: they vary more, and cost less
 _CHUNK = 2**21  # numbers held at once
 _LONGEST = 200
 _NEVER = 1e-14  # a place of smaller probability does not count
-_B, _B_STEP = (-40.0, 46.0), 0.05  # beyond it one label weighs nothing; of tables that are interpolated
+_B, _B_STEP = (-40.0, 46.0), 0.05  # of `two_tokens`: beyond these b the label rules out one token; table step
 
 
 @float64
 def field_means(task: MaxSLR, q: np.ndarray, final: bool, seed: int = 0) -> FieldMeans:
-    r"""eq:max-posterior. $E|g_k|^2$, $E|g_v|^2$ and $E\log Z$, $Z = \sum_l\bar P_l(w_\chi)N(y; w_{z,l}, T)$, with
-    $g_{k,l} = \frac1Z\sum_{m\ne l}C_{lm}(N_l - N_m)$ and $g_{v,l} = \pi_l\zeta_l/\sqrt T$; and $E\sum\bar P_l^2$.
+    r"""eq:max-posterior. Return the means over one sequence at overlaps q = (q_k, q_v), arrays (rows,).
 
-    By quadrature for one or two tokens; with more, a row for each scrambling, only one unless `final`.
+    $E|g_k|^2$, $E|g_v|^2$ and $E\log Z$, $Z = \sum_l\bar P_l(w_\chi)N(y; w_{z,l}, T)$, with $g_{k,l} =
+    \frac1Z\sum_{m\ne l} C_{lm}(N_l - N_m)$ and $g_{v,l} = \pi_l\zeta_l/\sqrt T$; and $E\sum\bar P_l^2$. By quadrature,
+    in one row, for one or two tokens; with more, a row for each scrambling, of which there is only one unless `final`.
     """
     key, value = map(float, q)
     T = task.noise_var + 1.0 - value
@@ -56,17 +57,18 @@ def field_means(task: MaxSLR, q: np.ndarray, final: bool, seed: int = 0) -> Fiel
 
 
 def two_tokens(snr: float, T: float, key: float, value: float, coarseness: float = 1.0) -> np.ndarray:
-    r"""eq:two-tokens. $E|g_k|^2$, $T\,E|g_v|^2$, $E\log Z + \frac12\log2\pi T$ and $E\sum\bar P_l^2$ for two tokens.
+    r"""eq:two-tokens. Return $E|g_k|^2$, $T\,E|g_v|^2$, $E\log Z + \frac12\log2\pi T$ and $E\sum\bar P_l^2$, (4,).
 
     Of the key fields only $\delta = w_1 - w_2$ counts, of the value fields $b = (\zeta_2^2 - \zeta_1^2)/2$ and the two
-    residuals: means over $\delta$ are tables in b, means over $\zeta$ sums over these. The first token is relevant.
+    residuals $\zeta$. Means over $\delta$ are tabulated in b, and means over $\zeta$ are sums over these tables. The
+    first token is the relevant one.
     """
     weight, P, slope, outside = _two_places(snr, key, coarseness)
     Q = P[::-1]
     nodes = lattice(*_B, coarseness * _B_STEP)
     logit, b = np.log(P) - np.log(Q), nodes[:, None]
     less = np.exp(-np.abs(b))
-    contrast = np.sign(b) * (1 - less) / np.where(b > 0, P + Q * less, P * less + Q)  # (N_1 - N_2) / Z, scaled
+    contrast = np.sign(b) * (1 - less) / np.where(b > 0, P + Q * less, P * less + Q)  # (N_1 - N_2) / Z, max N = 1
     relevant = 2 * P * weight
     columns = [
         2 * (slope * contrast) ** 2 @ relevant,
@@ -75,7 +77,7 @@ def two_tokens(snr: float, T: float, key: float, value: float, coarseness: float
         np.logaddexp(np.log(P), np.log(Q) - b) @ relevant,
     ]
     table = interpolate.make_interp_spline(nodes, np.stack(columns, axis=1), k=5)
-    # zeta_1 = xi and zeta_2 = xi + spread h; both signs of xi alike
+    # zeta_1 = xi and zeta_2 = xi + spread h; by symmetry xi >= 0 is enough
     spread = max(math.sqrt(2 * value / T), 1e-100)
     xi = lattice(0.0, 8.5, 0.12 * coarseness)
     weight_xi = np.exp(-(xi**2) / 2)
@@ -85,7 +87,7 @@ def two_tokens(snr: float, T: float, key: float, value: float, coarseness: float
     last = math.ceil(min(8.7, 17.5 / spread) / step)
     h = step * np.arange(-last, last + 1)
     weight_h = step * np.exp(-(h**2) / 2) / math.sqrt(2 * math.pi)
-    rest = max(0.0, 1.0 - float(weight_h.sum()))  # there the second token's label weighs nothing
+    rest = max(0.0, 1.0 - float(weight_h.sum()))  # beyond these h the label rules out the second token
     second, sq = xi[:, None] + spread * h, xi**2
     at = np.clip((second**2 - sq[:, None]) / 2, nodes[0], nodes[-1])
     k, v_1, v_2, log_sum = np.moveaxis(table(at), -1, 0)
@@ -101,8 +103,10 @@ def two_tokens(snr: float, T: float, key: float, value: float, coarseness: float
 
 
 def _two_places(snr: float, key: float, coarseness: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    r"""On nodes $\delta = w_1 - w_2$ their weights, $\bar P_1$ and its slope; and the mass beyond them, where the place
-    is known. The noise $U_2 - U_1$ is normal plus logistic; the sum goes over the narrower of the two.
+    r"""Return the weights of nodes $\delta = w_1 - w_2$, $\bar P_1$ and its slope there, each (nodes,); and the
+    probability of $\delta$ beyond the nodes, where the place is known.
+
+    The noise $U_2 - U_1$ is normal plus logistic; the sum goes over the narrower of the two.
     """
     s, deviation = math.sqrt(2 * (1 - key)), math.sqrt(2 * key)
     soft = 0.0 if math.isinf(snr) else 1 / max(snr, 1e-100)
@@ -125,17 +129,20 @@ def _two_places(snr: float, key: float, coarseness: float) -> tuple[np.ndarray, 
 
 @functools.lru_cache(maxsize=8)
 def _normals(length: int, final: bool, seed: int) -> np.ndarray:
-    """(rows, points, dimension): the differences of the key fields, then label noise and value fields of each draw."""
+    """Return normals (rows, points, dimension): differences of key fields; label noise, value fields of each draw."""
     if length > _LONGEST:
         raise NoTheory(f"no state evolution of the max task with {length} tokens; up to {_LONGEST} it is sampled.")
     rows, points, draws = (SCRAMBLES, _POINTS, _DRAWS) if final else (1, _SEARCH_POINTS, _SEARCH_DRAWS)
-    draws = max(1, min(draws, 64 // length))  # a long sequence brings many places to average over,
-    points -= (length > 8) + (length > 16)  # and costs its square
+    draws = max(1, min(draws, 64 // length))  # a long sequence already averages over many places
+    points -= (length > 8) + (length > 16)  # and its cost grows as the square of its length
     return sobol_normals(length - 1 + draws * (length + 1), points, rows, seed)
 
 
 def _places(snr: float, key: float, normals: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """The place law at every key field, in chunks; only differences of the fields count (Helmert's basis)."""
+    """Return P (points, tokens) and C (points, tokens, tokens) of eq:posterior-place at every key field, in chunks.
+
+    Only differences of the key fields count: the normals are their coordinates in Helmert's basis.
+    """
     i = np.arange(1, length)
     basis = np.tri(length, k=-1)[1:] - np.diag(i.astype(float), 1)[:-1]
     w = math.sqrt(key) * normals[:, : length - 1] @ (basis / np.sqrt(i * (i + 1))[:, None])
@@ -152,7 +159,7 @@ class Race:
     def __init__(self, snr: float, s: float, length: int) -> None:
         soft = 0.0 if math.isinf(snr) else 1 / max(snr, 1e-100)
         long = math.log(length)
-        # x is measured from the largest w: lower, the winner is never; higher, the race is over
+        # x is the largest w + U, relative to the largest w: outside of this range its density is negligible
         self.step = max(s, 0.8 * soft) * min(0.5, 1.1 / math.sqrt(length))
         self.x = lattice(-7.5 * s - 4.0 * soft, (7.5 + 0.5 * long) * s + (20.0 + long) * soft, self.step)
         step = 0.02 * max(s, soft)
@@ -173,7 +180,7 @@ class Race:
 
 
 def _sampled(snr: float, T: float, key: float, value: float, normals: np.ndarray, length: int) -> np.ndarray:
-    """The four means over one set of points."""
+    """Return the four means over one set of points, (4,)."""
     P, C = _places(snr, key, normals, length)
     draws = normals[:, length - 1 :].reshape(len(normals), -1, length + 1)
     return np.append(_scores(P, C, draws, math.sqrt(value / T)), np.mean(np.sum(P**2, axis=1)))
@@ -181,7 +188,7 @@ def _sampled(snr: float, T: float, key: float, value: float, normals: np.ndarray
 
 @jax.jit
 def _scores(P: Any, C: Any, draws: Any, spread: Any) -> Any:
-    """eq:max-posterior for given place laws and value fields, summed over the relevant place with its probability."""
+    """Return the first three means of eq:max-posterior, (3,), summed over the relevant place with its probability."""
     length = P.shape[1]
     gain = jnp.sum(C, axis=2)
 

@@ -21,16 +21,16 @@ from needlepoint.theory.location.bayes import given_teachers, max_posterior, spi
 from needlepoint.theory.location.bayes.spiked_posterior import FieldMeans
 
 UNINFORMED, INFORMED = (1e-2, 1e-2), (1 - 1e-3, 1 - 1e-4)
-"""Overlaps that the two branches start from."""
+"""Overlaps (q_k, q_v) that the two branches start from."""
 
 TOLERANCE = 1e-9
-_MOST = 400  # iterations
-_NEAR = 1e-2  # size of a step from which Newton's method takes over
-_LOWEST = -21.0  # of log(q / (1 - q))
+_MOST = 400  # most iterations of a search
+_NEAR = 1e-2  # size of a step of log(q / (1 - q)) below which Newton's method takes over
+_LOWEST = -21.0  # least value of log(q / (1 - q))
 _APART = 1e-4  # overlaps that differ by more are two branches
-_FAR = 1000  # steps that Newton's method may go
-_CORRECTIONS = 8
-_ROUNDING = 1e-13
+_FAR = 1000  # how far Newton's method may go, in units of the last step of the iteration
+_CORRECTIONS = 8  # most corrections with fine integrals
+_ROUNDING = 1e-13  # error of a mean by quadrature that no change of the steps shows
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Branch:
     status: Status
 
     def apart(self, other: Branch) -> bool:
-        """Whether this is another fixed point, beyond the errors of both."""
+        """Return whether the two are different fixed points, beyond the errors of both."""
         gaps = abs(self.key - other.key), abs(self.value - other.value)
         noise = self.key_error + other.key_error, self.value_error + other.value_error
         return any(gap > _APART + 2 * error for gap, error in zip(gaps, noise, strict=True))
@@ -57,7 +57,7 @@ class Branch:
 @rule("predict", SpikedSLR, None, BayesOptimal)
 @rule("predict", MaxSLR, None, BayesOptimal)
 def predict_bayes(task: SingleLocation, model: None, learner: BayesOptimal, options: PredictionOptions) -> Prediction:
-    """The branch of larger free energy; where the other is the one that algorithms reach, a note says so."""
+    """Return the branch of larger free energy; a note says where algorithms reach the other one."""
     if learner.alpha is None:
         return given_teachers.predict_known(task, model, learner, options)
     found = bayes_branches(task, learner.alpha, tol=options.tol, seed=options.seed, progress=options.progress)
@@ -91,7 +91,7 @@ def predict_bayes(task: SingleLocation, model: None, learner: BayesOptimal, opti
 def bayes_branches(
     task: SingleLocation, alpha: float, *, tol: float | None = None, seed: int = 0, progress: Progress = silent
 ) -> tuple[Branch, ...]:
-    """The fixed points that uninformed and informed starts reach: one, or two where they differ.
+    """Return the fixed points that uninformed and informed starts reach: one, or two where they differ.
 
     Algorithms reach the first; the Bayes-optimal one is that of larger free energy. `seed` chooses the points of the
     integrals that are sampled (the max task with three and more tokens).
@@ -105,7 +105,7 @@ def bayes_branches(
 
 
 def check_samples(task: SingleLocation, alpha: float) -> None:
-    """What the state evolution asks of its arguments."""
+    """Raise if the state evolution does not cover this task and alpha."""
     if not isinstance(task, (SpikedSLR, MaxSLR)):
         raise NoTheory(f"no state evolution for {type(task).__name__}; SpikedSLR and MaxSLR have one.")
     if isinstance(task, SpikedSLR) and task.relevant_std != 1.0:
@@ -123,7 +123,7 @@ def check_samples(task: SingleLocation, alpha: float) -> None:
 
 
 def means(task: SingleLocation, q: np.ndarray, final: bool = False, seed: int = 0) -> FieldMeans:
-    """eq:spiked-scores or eq:max-posterior: the means over one sequence, by coarser integrals unless `final`."""
+    """Return the means of eq:spiked-scores or eq:max-posterior over a sequence, by coarse integrals unless `final`."""
     if isinstance(task, MaxSLR):
         return max_posterior.field_means(task, q, final, seed)
     assert isinstance(task, SpikedSLR)
@@ -131,28 +131,32 @@ def means(task: SingleLocation, q: np.ndarray, final: bool = False, seed: int = 
 
 
 def evolve(alpha: float, found: FieldMeans) -> np.ndarray:
-    r"""eq:bayes-evolution. $\hat q_k = \alpha E|g_k|^2$, $\hat q_v = \alpha E|g_v|^2$ and $q = \hat q/(1 + \hat q)$;
-    one row for each of the integrals.
+    r"""eq:bayes-evolution. Return the new overlaps (q_k, q_v), (rows, 2), a row for each scrambling.
+
+    $\hat q_k = \alpha E|g_k|^2$, $\hat q_v = \alpha E|g_v|^2$ and $q = \hat q/(1 + \hat q)$.
     """
     q_hat = alpha * np.stack([found.key, found.value], axis=1)
     return q_hat / (1 + q_hat)
 
 
 def free_energy(alpha: float, q: np.ndarray, found: FieldMeans) -> np.ndarray:
-    r"""eq:bayes-free-energy. $\Phi = \frac12\sum_a[q_a + \log(1 - q_a)] + \alpha E\log Z$; its stationary points are
-    the fixed points.
+    r"""eq:bayes-free-energy. Return $\Phi = \frac12\sum_a[q_a + \log(1 - q_a)] + \alpha E\log Z$, (rows,).
+
+    Its stationary points are the fixed points.
     """
     return 0.5 * np.sum(q + np.log1p(-q)) + alpha * found.log_evidence
 
 
 def excess_risk(q: np.ndarray, found: FieldMeans) -> np.ndarray:
-    r"""eq:bayes-test. $1 - q_vE|\sigma|^2$, $\sigma$ the posterior of the place without the label."""
+    r"""eq:bayes-test. Return $1 - q_vE|\sigma|^2$, (rows,), $\sigma$ the posterior of the place without the label."""
     return 1.0 - q[1] * found.weights_sq
 
 
 def error_of(each: np.ndarray) -> float:
-    """A bound on the mean of all but the last: three standard errors; of a single one, its distance to the last,
-    which is by coarser integrals."""
+    """Return an error of the mean of all entries but the last, which is by coarser integrals.
+
+    Three standard errors; where there is only one other entry, its distance to the last.
+    """
     fine = each[:-1]
     if len(fine) > 1:
         return 3 * float(np.std(fine, ddof=1)) / math.sqrt(len(fine))
@@ -167,7 +171,7 @@ def branch(
     tol: float | None = None,
     seed: int = 0,
 ) -> Branch:
-    """The fixed point that the iteration reaches from q0: sought with coarse integrals, corrected with fine ones."""
+    """Return the fixed point that the iteration reaches from q0: by coarse integrals, then corrected by fine ones."""
     wanted = tol or TOLERANCE
     q, jacobian, settled = _search(task, alpha, np.array(q0), wanted, seed)
     amplify = np.linalg.inv(np.eye(2) - jacobian)
@@ -177,7 +181,7 @@ def branch(
         rows = evolve(alpha, found)
         center = rows.mean(axis=0)
         residual = float(np.max(np.abs(center - q) / (1 - q)))
-        # no closer than a hundredth of what scramblings tell apart
+        # a residual below a hundredth of the spread between scramblings is small enough
         noise = 0.01 * float(np.max(np.std(rows, axis=0) / (1 - q)))
         if residual <= max(wanted, noise) or corrections == _CORRECTIONS:
             break
@@ -185,7 +189,7 @@ def branch(
     h = 1e-4 * (1 - q[0])
     here, nearby = (means(task, q + x, False, seed) for x in (np.zeros(2), np.array([h, 0.0])))
     slope = float((nearby.weights_sq - here.weights_sq)[0]) / h
-    # where each of the integrals alone would have put the fixed point, and the coarse one
+    # the fixed point that each scrambling alone would have, and in the last row that of the coarse integrals
     each = q + (np.concatenate([rows, evolve(alpha, here)]) - center) @ amplify.T
     squares = np.concatenate([found.weights_sq, here.weights_sq]) + slope * (each[:, 0] - q[0])
     # and how far the returned point still is from the fixed point of the fine integrals
@@ -209,10 +213,10 @@ def inside(q: np.ndarray) -> np.ndarray:
 def _search(
     task: SingleLocation, alpha: float, q: np.ndarray, tol: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Iterate, leaping most of the way that is left of a geometric approach, and end with Newton's method.
+    """Return a point (2,), the Jacobian (2, 2) of the map there, and whether it is a stable fixed point.
 
-    The point, the Jacobian of the map there, and whether it is a stable fixed point. Steps are of log(q / (1 - q)),
-    in which overlaps near 1 move as freely as others.
+    Iterates the map, with leaps over most of the way that is left where steps shrink geometrically, and ends with
+    Newton's method. Steps are of log(q / (1 - q)), in which overlaps near 1 move as freely as others.
     """
     z, near, before = np.log(q) - np.log1p(-q), _NEAR, np.full(2, np.nan)
     for _ in range(_MOST):
@@ -226,8 +230,8 @@ def _search(
             if residual <= tol and ahead and float(np.max(np.abs(np.linalg.eigvals(jacobian)))) < 1:
                 return end, jacobian, True
             near = size / 10
-        # the map is increasing, so that the approach is from one side, and a short leap stays on it; past the end of
-        # a branch steps are small as well, but no fixed point is ahead
+        # the map is increasing, so the iteration stays on one side of a fixed point, as does a leap that is not too
+        # long; just past the end of a branch steps are small too, but no fixed point is ahead (`past`)
         ratio = float(step @ before) / float(before @ before + 1e-300) if np.all(np.isfinite(before)) else 0.0
         past = near < _NEAR and ratio > 0.9
         leap = 10.0 if past else 1 + 0.7 * ratio / (1 - ratio) if 0.3 < ratio < 0.97 else 1.0
@@ -240,7 +244,7 @@ def _search(
 def newton(
     task: SingleLocation, alpha: float, q: np.ndarray, tol: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """The fixed point near q, the Jacobian of the map there, and the residual in units of 1 - q."""
+    """Return the fixed point near q, (2,), the Jacobian (2, 2) of the map there, and the residual in units of 1 - q."""
     jacobian, best, residual = np.zeros((2, 2)), q, math.inf
     for _ in range(8):
         here = evolve(alpha, means(task, q, False, seed))[0]

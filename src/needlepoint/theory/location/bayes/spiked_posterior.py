@@ -1,7 +1,7 @@
 """Means over the posterior of the place when key and value are known in part, on spiked tokens of any length.
 
-Given the label the tokens are independent, so that a power of 1 / sum of their weights is an integral of products, as
-for normalised kernels: tables over (u, label) whatever the length, positive terms only.
+Given the label the tokens are independent, so that a power of 1 / sum of their weights is an integral over u of
+products, as in `moments.kernels`: tables over (u, label) serve every length, and all terms are positive.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from needlepoint.tasks.single_location import SpikedSLR
 from needlepoint.theory.location.moments import kernels as kernel_moments
 
 REACH = 9.0
-"""Standard deviations that are integrated over."""
+"""Integrals over a normal variable go to this many standard deviations on either side."""
 
 SMALLEST = 1e-5
-"""Of the value overlap; below it the lattice that resolves its spread does not fit into memory."""
+"""Least value overlap q_v: below it the lattice that resolves the spread of zeta does not fit into memory."""
 
 _U_STEP = 0.2
-_TABLE = 0.01  # step of the tables that are interpolated, to 1e-10
-_NODES, _LARGEST = 32, 20_000_000  # of the integral over a token's log-weight: a unit of its spread, and in a table
+_TABLE = 0.01  # step of the tables that are interpolated, with an error of 1e-10
+_NODES, _LARGEST = 32, 20_000_000  # nodes per unit of standard deviation of a token's log-weight; numbers in a table
 
 
 class FieldMeans(NamedTuple):
     r"""$E|g_k|^2$ and $E|g_v|^2$ of the scores of one sequence, $E\log Z$ of its evidence, and $E|\sigma|^2$ of the
-    place without the label; one row for each of the integrals."""
+    place without the label; arrays (rows,), a row for each scrambling (one where nothing is sampled)."""
 
     key: np.ndarray
     value: np.ndarray
@@ -50,17 +50,18 @@ class PosteriorMeans(NamedTuple):
 
 
 def field_means(task: SpikedSLR, q: np.ndarray, final: bool) -> FieldMeans:
-    r"""eq:spiked-scores. $E|g_k|^2 = \mu E\sum\pi_l^2$, $E|g_v|^2 = \frac1TE\sum\pi_l^2\zeta_l^2$ and $Z = \frac1L
-    \sum_le^{\sqrt\mu w_{\chi,l} - \mu q_k/2}N(y; w_{z,l}, T)$; steps are twice as wide unless `final`.
+    r"""eq:spiked-scores. Return the means over one sequence at overlaps q = (q_k, q_v), arrays (1,).
 
-    Without the label the place is softmax attention with key $\sqrt\mu\hat k$.
+    $E|g_k|^2 = \mu E\sum\pi_l^2$, $E|g_v|^2 = \frac1TE\sum\pi_l^2\zeta_l^2$ and $Z = \frac1L\sum_le^{\sqrt\mu
+    w_{\chi,l} - \mu q_k/2}N(y; w_{z,l}, T)$. Steps are twice as wide unless `final`. Without the label the place is
+    softmax attention with key $\sqrt\mu\hat k$.
     """
     snr, law, (key, value) = task.snr, task.length_law, map(float, q)
     T = task.noise_var + 1.0 - value
     means = posterior_means(snr, law, task.noise_var, key, value, 1.0 if final else 2.0)
     evidence = means.log_sum - sum(p * math.log(n) for n, p in law) - snr * key / 2 - 0.5 * math.log(2 * math.pi * T)
     place = kernel_moments.spiked(task, lambda x: Softmax.log_kernel(x, np), math.sqrt(snr) * key, snr * key)
-    assert place is not None  # there is a rule at these norms
+    assert place is not None  # softmax has tables at these norms
     found = snr * means.squares, means.residuals / T, evidence, place.weight_sq + place.others_sq
     return FieldMeans(*(np.array([x]) for x in found))
 
@@ -68,12 +69,14 @@ def field_means(task: SpikedSLR, q: np.ndarray, final: bool) -> FieldMeans:
 def posterior_means(
     snr: float, law: Sequence[tuple[int, float]], noise_var: float, key: float, value: float, coarseness: float = 1.0
 ) -> PosteriorMeans:
-    r"""eq:posterior-means. $\pi_l\propto\exp(\sqrt\mu w_{\chi,l})N(y; w_{z,l}, T)$ at overlaps $q_k, q_v$, by
-    $\psi_{j,a}(u, y) = E[\zeta^a(e^uw)^je^{-e^uw}|y]$ of a token that is not relevant and the same of the relevant one.
+    r"""eq:posterior-means. Return the means over the posterior of the place, averaged over the law of lengths.
+
+    $\pi_l\propto\exp(\sqrt\mu w_{\chi,l})N(y; w_{z,l}, T)$ at overlaps $q_k, q_v$, by $\psi_{j,a}(u, y) =
+    E[\zeta^a(e^uw)^je^{-e^uw}|y]$ of a token that is not relevant and the same of the relevant one.
     """
     if value < SMALLEST:
         raise NoTheory(f"no integrals for a value overlap of {value:.2g}; from {SMALLEST:g} on: take a larger alpha.")
-    # notation: T variance of the label given the value field, s2 = mu q_k of the key's log-weight, spread of zeta
+    # notation: T variance of the label given the value field, s2 = mu q_k variance of a log-weight, spread that of zeta
     T = noise_var + 1.0 - value
     s2, total = snr * key, 1.0 + noise_var
     s, spread = math.sqrt(s2), math.sqrt(value / T)
@@ -81,19 +84,19 @@ def posterior_means(
     low, high = -(s2 + REACH * s) - 38.0 - math.log(longest), REACH**2 / 2 + REACH * s + 5.0
     u = lattice(low, high, coarseness * _U_STEP)
     step_u = u[1] - u[0]
-    # zeta: as far as a token may be heavier than e^-u, as fine as the steepest of these and its own spread need
+    # zeta goes as far as the weight of a token may exceed e^-u; its step resolves the steepest weight and its own law
     farthest = min(
         math.sqrt(2 * (high + s2 + REACH * s + 38.0)), REACH * (math.sqrt(total) + math.sqrt(value)) / math.sqrt(T)
     )
     zeta = lattice(0.0, farthest, coarseness * min(0.35 / farthest, 0.25 * spread, 0.25))
     y = lattice(0.0, REACH * math.sqrt(total), coarseness * 0.2 * min(1.0, max(math.sqrt(value), 0.15 * math.sqrt(T))))
     weight_y = np.exp(-(y**2) / (2 * total))
-    weight_y[0] /= 2  # both signs of y alike
+    weight_y[0] /= 2  # the integrand is even in y
     weight_y /= weight_y.sum()
     other = _density(zeta, y[:, None] / math.sqrt(T), spread)
     mean, deviation = y[:, None] * math.sqrt(T) / (value + T), math.sqrt(value / (value + T))
     relevant = _density(zeta, mean, deviation)
-    # what lies outside the lattice weighs nothing
+    # tokens with zeta outside the lattice have no weight
     rest = np.clip(1.0 - other.sum(axis=1), 0.0, 1.0)
     table = _powers(s, coarseness)
     at = np.subtract.outer(u, zeta**2 / 2)
@@ -114,22 +117,22 @@ def posterior_means(
 
 
 def _density(zeta: np.ndarray, mean: np.ndarray, deviation: float) -> np.ndarray:
-    """Weights of a normal law on the lattice zeta >= 0, both signs together: weights depend on zeta^2 only."""
+    """Return a normal law on the lattice zeta >= 0, (y, zeta), both signs added: all that counts is zeta^2."""
     both = np.exp(-(((zeta - mean) / deviation) ** 2) / 2) + np.exp(-(((zeta + mean) / deviation) ** 2) / 2)
     both[:, 0] /= 2
     return (zeta[1] - zeta[0]) * both / (math.sqrt(2 * math.pi) * deviation)
 
 
 def _parts(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return np.ascontiguousarray(np.real(x)), np.ascontiguousarray(np.imag(x))  # for the products with matrices
+    return np.ascontiguousarray(np.real(x)), np.ascontiguousarray(np.imag(x))  # for fast matrix products
 
 
 def _powers(s: float, coarseness: float) -> Table:
-    r"""$t\mapsto E[e^{-e^{t + sg}}] + iE[e^{2(t + sg)}e^{-e^{t + sg}}]$, both at one look-up."""
+    r"""Return the table of $t\mapsto E[e^{-e^{t + sg}}] + iE[e^{2(t + sg)}e^{-e^{t + sg}}]$: one look-up gives both."""
     step = coarseness * _TABLE
-    low, high = -42.0 - REACH * s, 7.0 + REACH * s  # below, a weight is nothing; above, nothing is left
+    low, high = -42.0 - REACH * s, 7.0 + REACH * s  # below, e^t is negligible; above, its exponential is
     t = lattice(low, high, step)
-    # as fine as the steps of s g, but for what fits into memory
+    # in proportion to s, so that s g has fine steps, but no more than fit into memory
     nodes = min(math.ceil(max(2.0, s) / coarseness) * _NODES, max(64, _LARGEST // len(t)))
     g, w = trapezoid_rule(nodes) if s > 0 else (np.zeros(1), np.ones(1))
     x = np.exp(t)[:, None] * np.exp(s * g)
@@ -143,7 +146,7 @@ def _powers(s: float, coarseness: float) -> Table:
 
 @dataclass(frozen=True)
 class Table:
-    """A function by its values and slopes on a lattice; constant beyond its ends."""
+    """A function, interpolated by cubics from its values and slopes on a lattice; constant beyond its ends."""
 
     low: float
     step: float

@@ -1,4 +1,4 @@
-"""The Bayes risk of the spiked task with known teachers: integrals over a token and over the u of Schwinger."""
+"""The Bayes risk of the spiked task with known teachers: integrals over one token and Schwinger's u."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from needlepoint.numerics.gaussian import lattice
 from needlepoint.numerics.radial import log_radial_density
 from needlepoint.tasks.single_location import SpikedSLR
 
-_REACH, _TIES, _FAR = 9.5, 6.5, 16.0  # standard deviations of the relevant token that are integrated over; see _reach
-_STEP_U, _STEP_LOG = 0.2, 0.3  # of u, and of a log-weight between neighbouring nodes
-_DEEP = 120.0  # a log-ratio that no other token reaches in a risk above 1e-30
-_LARGEST_LINE, _LARGEST_TABLE = 200_000, 200_000_000  # nodes
-_CHUNK = 4_000_000
+_REACH, _TIES, _FAR = 9.5, 6.5, 16.0  # in standard deviations of the relevant token; see _reach
+_STEP_U, _STEP_LOG = 0.2, 0.3  # step of u, and of a log-weight between neighbouring nodes
+_DEEP = 120.0  # a log-likelihood ratio that no other token reaches, but for risks below 1e-30
+_LARGEST_LINE, _LARGEST_TABLE = 200_000, 200_000_000  # most nodes of a token, and most (u, node) pairs
+_CHUNK = 4_000_000  # (u, node) pairs held in memory at once
 _ROUNDING = 1e-12
 
 
@@ -31,11 +31,13 @@ class Token(NamedTuple):
 
 
 def bayes_excess_risk(task: SpikedSLR, length: int, d: int) -> Estimate:
-    r"""eq:bayes-risk. $R = (L-1)G\int du\,E_o[Te^{-T}]\,E'_J[e^{-T}]\,E_o[e^{-T}]^{L-2}$, $T = e^u f_J/f_o$.
+    r"""eq:bayes-risk. Return the Bayes excess risk at one length; the error is infinite if tables would be too large.
 
-    Positive terms only, so a risk of 1e-25 keeps its digits, and the power is taken of a number whose distance to 1 is
-    computed. Both sums converge exponentially, so the change when every step is doubled is far above what is left.
-    The error is infinite where the table would be too large.
+    $R = (L-1)G\int du\,E_o[Te^{-T}]\,E'_J[e^{-T}]\,E_o[e^{-T}]^{L-2}$, $T = e^u f_J/f_o$.
+
+    All terms are positive, and the power is taken of a number whose distance to 1 is computed, so that a risk of 1e-25
+    loses no digits. Both sums converge exponentially, so that the change when every step is doubled is far above the
+    true error.
     """
     G = task.label_var
     if length == 1:
@@ -46,9 +48,9 @@ def bayes_excess_risk(task: SpikedSLR, length: int, d: int) -> Estimate:
     fine, coarse = (_integral(task, length, d, coarseness) for coarseness in (1.0, 2.0))
     if not math.isfinite(fine - coarse):
         return Estimate(math.nan, math.inf)
-    # a density is the exponential of terms of the size of d log d
+    # densities are exponentials of terms as large as d log d, whose rounding they multiply
     rounding = _ROUNDING + 16 * float(np.finfo(float).eps) * d * math.log(d) * (G != 1)
-    # the relevant token is beyond the nodes, or another one is and is taken for it, which is as likely
+    # the relevant token may lie beyond the nodes, or another one that is taken for it, which is as likely
     cut = 2 * G * float(special.ndtr(-(_reach(math.sqrt(task.snr)) if G == 1 else _REACH)))
     return Estimate(fine, abs(fine - coarse) + rounding * fine + cut)
 
@@ -76,18 +78,24 @@ def _integral(task: SpikedSLR, length: int, d: int, coarseness: float) -> float:
 
 
 def _reach(m: float) -> float:
-    """Standard deviations below the mean m that have nodes: to well beyond m / 2, where two tokens are mistaken for
-    each other, unless that is so far that the risk is below 1e-40."""
+    """Return how many standard deviations below its mean m the relevant token has nodes.
+
+    They go well beyond m / 2, where two tokens are mistaken for each other, unless that is so far that the risk is
+    below 1e-40.
+    """
     return min(max(_REACH, m / 2 + _TIES), _FAR)
 
 
 @functools.lru_cache(maxsize=64)
 def _token(snr: float, gamma: float, d: int, coarseness: float) -> Token | None:
-    r"""eq:bayes-distance. $\log f_J/f_o = -d\log\gamma + \frac{m^2}{2(1-G)} - c\rho^2$, $c = \frac12(\frac1G - 1)$,
+    r"""eq:bayes-distance. Return the nodes of one token, arrays (nodes,); None where there would be too many.
+
+    $\log f_J/f_o = -d\log\gamma + \frac{m^2}{2(1-G)} - c\rho^2$, $c = \frac12(\frac1G - 1)$,
     with $\rho$ the distance to $x_0 = \frac{m}{1-G}k^*$; $E_J[(v^*\cdot X)^2h] = G\,E[h]$ over the law with two more
     dimensions. At $\gamma = 1$ the log-ratio is $ma - m^2/2$.
 
-    Nodes cover the relevant token: elsewhere another token has no weight, by $E_o[T; \ldots] = e^uP_J(\ldots)$.
+    Nodes cover the law of the relevant token: elsewhere another token has no weight, by $E_o[T; \ldots] =
+    e^uP_J(\ldots)$.
     """
     m, G = math.sqrt(snr), gamma**2
     if G == 1:
@@ -109,17 +117,17 @@ def _token(snr: float, gamma: float, d: int, coarseness: float) -> Token | None:
 
 
 def _log_ratio(near: np.ndarray, m: float, gamma: float, d: int) -> np.ndarray:
-    """eq:bayes-distance at rho = |x_0| + near."""
+    """Return the log-ratio of eq:bayes-distance at rho = |x_0| + near, shaped like `near`."""
     G = gamma**2
     slope = math.copysign(m / G, 1 - G)  # 2 c |x_0|
     return -d * math.log(gamma) - m * m / (2 * G) - near * ((1 / G - 1) / 2 * near + slope)
 
 
 def _distances(m: float, gamma: float, d: int, coarseness: float) -> tuple[np.ndarray, np.ndarray] | None:
-    """Nodes and weights for the distance of the relevant token, less its offset and in units of its spread."""
+    """Return nodes and weights for the distance of the relevant token to x_0, less |x_0| and over gamma; or None."""
     G = gamma**2
     offset = gamma * m / abs(1 - G)
-    centre = (d + 1) / (math.hypot(offset, math.sqrt(d + 1)) + offset)  # of the law with two more dimensions
+    centre = (d + 1) / (math.hypot(offset, math.sqrt(d + 1)) + offset)  # of the distance in d + 2 dimensions
     low, high = centre - _REACH - 1, centre + _REACH
     if G > 1:  # the log-ratio grows with the distance
         excess = _DEEP + d * math.log(gamma) + m * m / (2 * G) - m * m / (2 * (1 - G)) * (1 / G)
@@ -130,7 +138,7 @@ def _distances(m: float, gamma: float, d: int, coarseness: float) -> tuple[np.nd
     if offset + low > 0:
         nodes = lattice(low, high, step)
         return nodes, np.full(len(nodes), nodes[1] - nodes[0])
-    # distances of log(1 + e^t): the density is smooth in t down to a distance of 0
+    # substitute distance = log(1 + e^t): the density is smooth in t down to distance 0
     t = lattice(-38.0 / d - 2.0, high + offset, step)
     distance = np.logaddexp(0.0, t)
     return distance - offset, (t[1] - t[0]) * -np.expm1(-distance)

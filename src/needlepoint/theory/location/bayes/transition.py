@@ -28,9 +28,9 @@ from needlepoint.theory.location.bayes.samples import (
 )
 from needlepoint.theory.location.bayes.spiked_posterior import FieldMeans
 
-_SPACING = 0.5  # of log(q_v / (1 - q_v)) along the curve of fixed points
-_SOLVED = 1e-6  # log alpha from key and from value; what is left of it is corrected for
-_MOST = 30
+_SPACING = 0.5  # of the points on the curve of fixed points, in log(q_v / (1 - q_v))
+_SOLVED = 1e-6  # largest difference of log alpha by key and by value; what is left is corrected for later
+_MOST = 30  # most steps of an iteration
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,17 @@ class BayesPoint:
 
     @property
     def two(self) -> bool:
-        """Whether they are different fixed points."""
+        """Return whether they are different fixed points."""
         return self.uninformed.apart(self.informed)
 
     @property
     def optimal(self) -> Branch:
-        """The Bayes-optimal one, of larger free energy."""
+        """Return the Bayes-optimal one, of larger free energy."""
         return self.informed if self.hard else self.uninformed
 
     @property
     def hard(self) -> bool:
-        """Whether the Bayes-optimal branch is one that algorithms do not reach."""
+        """Return whether the Bayes-optimal branch is one that algorithms do not reach."""
         return self.two and self.informed.free_energy > self.uninformed.free_energy
 
 
@@ -72,7 +72,7 @@ class BayesTransition:
 
     @property
     def hard_phase(self) -> tuple[float, float] | None:
-        """The interval of alpha where learning is possible, but not by known algorithms."""
+        """Return the interval of alpha where learning is possible, but not by known algorithms."""
         if self.transition is None or self.uninformed_spinodal is None:
             return None
         return self.transition.value, self.uninformed_spinodal.value
@@ -87,8 +87,10 @@ def bayes_scan(
     seed: int = 0,
     progress: Progress = silent,
 ) -> tuple[BayesPoint, ...]:
-    """Both branches at every alpha, in increasing order: the uninformed one followed upwards, the informed one
-    downwards, each from where it was at the neighbour, so that a branch is left only where it ends.
+    """Return both branches at every alpha, in increasing order.
+
+    The uninformed branch is followed upwards and the informed one downwards, each from where it was at the alpha
+    before, so that a branch is left only where it ends.
     """
     check_tolerance("bayes_scan", tol)
     ordered = sorted(float(a) for a in alphas)
@@ -111,10 +113,10 @@ def bayes_scan(
 def bayes_transition(
     task: SingleLocation, low: float, high: float, *, seed: int = 0, progress: Progress = silent
 ) -> BayesTransition:
-    r"""eq:bayes-curve. The turning points of $\alpha$ along the curve of fixed points, from the uninformed one at `low`
-    to the informed one at `high`, and the $\alpha$ of equal free energies between them.
+    r"""eq:bayes-curve. Return where the two branches end and where they have equal free energies.
 
-    The curve has no critical slowing down: $\alpha$ is a function on it, and a spinodal is an ordinary extremum.
+    Follows the curve of fixed points from the uninformed one at `low` to the informed one at `high`. On it $\alpha$ is
+    a function and a spinodal an ordinary extremum, so that there is no critical slowing down.
     """
     check_samples(task, low)
     check_samples(task, high)
@@ -184,7 +186,7 @@ class _Curve:
         self.points: dict[float, _Point] = {}
 
     def at(self, t: float) -> _Point:
-        """Solve for x by the secant method, from what the points so far suggest."""
+        """Return the fixed point at t: x by the secant method, from a guess interpolated between the points so far."""
         t = float(t)
         if t in self.points:
             return self.points[t]
@@ -203,7 +205,7 @@ class _Curve:
         return self.points[t]
 
     def gap(self, t: float, x: float, final: bool = False) -> tuple[float, float, FieldMeans]:
-        """log alpha by the key minus log alpha by the value, the latter's alpha, the means."""
+        """Return log alpha by the key minus log alpha by the value, the latter's alpha, and the means."""
         found = means(self.task, 1 / (1 + np.exp(-np.array([x, t]))), final, self.seed)
         by_key, by_value = x - math.log(found.key[0]), t - math.log(found.value[0])
         return by_key - by_value, math.exp(by_value), found
@@ -213,7 +215,7 @@ class _Curve:
         return np.array(ordered), np.array([math.log(self.points[t].alpha) for t in ordered])
 
     def refine(self) -> None:
-        """More points where alpha rises least, until the sign of its slope there is beyond doubt."""
+        """Add points where alpha rises least, until it falls between two points or four rounds have found no fall."""
         for _ in range(4):
             t, y = self.log_alpha()
             slopes = np.diff(y) / np.diff(t)
@@ -224,7 +226,7 @@ class _Curve:
                 self.at((t[j] + t[j + 1]) / 2)
 
     def folds(self) -> list[float]:
-        """Where alpha turns: a maximum, a minimum, and so on."""
+        """Return every t where alpha turns: a maximum, a minimum, and so on."""
         t, y = self.log_alpha()
         rising = np.diff(y) > 0
         turns = [i + 1 for i in range(len(rising) - 1) if rising[i] != rising[i + 1]]
@@ -238,11 +240,11 @@ class _Curve:
 
 
 def _spinodal(curve: _Curve, t: float) -> Estimate:
-    """alpha at a turning point, with fine integrals: there it does not depend on t."""
+    """Return alpha at a turning point by fine integrals; t may stay as it is, because alpha is stationary in it."""
     point = curve.at(t)
     h = 1e-3
     gap, alpha, _ = curve.gap(t, point.x + h)
-    # slopes in x of log alpha by key and by value; each of the integrals has its own x
+    # slopes in x, of log alpha by value and of the gap; each scrambling closes its gap at an x of its own
     by_value = math.log(alpha / point.alpha) / h
     difference = gap / h
     fine = means(curve.task, point.q, True, curve.seed)
@@ -251,16 +253,16 @@ def _spinodal(curve: _Curve, t: float) -> Estimate:
         logs = point.x - np.log(m.key), t - np.log(m.value)
         each.append(np.exp(logs[1] - by_value * (logs[0] - logs[1]) / difference))
     rows = np.concatenate(each)
-    # Brent's tolerance in t costs its square
+    # alpha is stationary in t, so that Brent's tolerance in t changes it by the square of that
     return Estimate(float(np.mean(rows[:-1])), error_of(rows) + 1e-7 * float(rows[0]))
 
 
 def _equal(curve: _Curve, folds: list[float]) -> Estimate:
-    """The alpha of equal free energies: Newton's method, as d Phi / d alpha = E log Z at a fixed point."""
+    """Return the alpha of equal free energies, by Newton's method: d Phi / d alpha = E log Z at a fixed point."""
     t, y = curve.log_alpha()
     turns = [math.log(curve.at(x).alpha) for x in folds]
     low, high = t <= folds[0] + 1e-12, t >= folds[1] - 1e-12
-    # t as a function of log alpha on each side, where alpha rises
+    # t as a function of log alpha below the first fold and above the second, where alpha rises with t
     sides: list[Callable[[float], float]] = [lambda a, s=side: float(np.interp(a, y[s], t[s])) for side in (low, high)]
     log_alpha, pair = 0.5 * (turns[0] + turns[1]), (curve.at(folds[0]), curve.at(folds[1]))
     for _ in range(_MOST):
@@ -284,7 +286,7 @@ def _equal(curve: _Curve, folds: list[float]) -> Estimate:
 
 
 def _follow(curve: _Curve, t: float, log_alpha: float) -> _Point:
-    """The point of the curve near t whose alpha is the given one, to second order in what is left."""
+    """Return the point of the curve near t with the given alpha, up to a difference that `_equal` corrects for."""
     step = 1e-2
     point = curve.at(t)
     for _ in range(_MOST):

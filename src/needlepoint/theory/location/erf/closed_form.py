@@ -39,8 +39,8 @@ class WeightMoments(NamedTuple):
 def weight_moments(score: Any, spread: Any, c: Mapping[str, Any]) -> WeightMoments:
     r"""eq:weight-moments. Return the moments of one token's weight $\sigma = o + \mathrm{erf}(\lambda\chi + b)$.
 
-    $\chi \sim N(score, spread^2)$; $S_1 = o + e$, $S_2 = o^2 + 2oe + \zeta$ at $(\lambda\,score + b, \lambda\,spread)$, derivatives
-    in the mean of $\chi$.
+    $\chi \sim N(score, spread^2)$; $S_1 = o + e$, $S_2 = o^2 + 2oe + \zeta$ at $(\lambda\,score + b, \lambda\,spread)$,
+    derivatives in the mean of $\chi$.
     """
     scale, offset = c["scale"], c["offset"]
     t, g = scale * score + c["shift"], scale * spread
