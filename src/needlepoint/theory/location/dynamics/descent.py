@@ -24,13 +24,13 @@ from needlepoint.theory.curves import Curves, Solver, padded, reshaped
 from needlepoint.theory.location.dynamics.starts import start_overlaps
 from needlepoint.theory.location.erf import closed_form as erf_closed_form
 
-_RECORDS = 64  # records a compiled call makes; one signature for every number of steps
+_RECORDS = 64  # records of one compiled call: always as many, so that it is compiled once
 _RUNS = 4096  # runs of one compiled call in a batch
-_SHADOW = 1.0 - 2.0**-48  # given starts run twice, the second time moved by rounding: that is their error
+_SHADOW = 1.0 - 2.0**-48  # given starts run again, moved by this factor: the difference shows how rounding grows
 
 
 def require_erf(model: KeyValueAttention, learner: Any) -> Erf:
-    """Descent and SGD in law are known for erf attention on unit spheres with its constants given."""
+    """Return the activation if it is erf on unit spheres with given constants, as the rules here need; else raise."""
     activation = model.activation
     if not isinstance(activation, Erf) or not model.unit_norm:
         raise NoTheory(
@@ -49,13 +49,13 @@ def require_erf(model: KeyValueAttention, learner: Any) -> Erf:
 def predict_descent(
     task: SpikedSLR, model: KeyValueAttention, learner: ProjectedDescent, options: PredictionOptions
 ) -> Prediction:
-    """The recursion of eq:pgd-closure; exact at every d."""
+    """Return the path of the recursion eq:pgd-closure; exact at every d."""
     return _together([(task, model, learner)], options)[0]
 
 
 @rule("predict_curves", SpikedSLR, KeyValueAttention, ProjectedDescent)
 def descent_curves(task: SpikedSLR, model: KeyValueAttention, learner: ProjectedDescent) -> Solver | None:
-    """The runs of all questions as one axis."""
+    """Return the solver that puts the runs of all questions on one array axis, or None where it does not apply."""
     covered = isinstance(model.activation, Erf) and model.unit_norm and not model.free_constants()
     return _solve if covered else None
 
@@ -76,7 +76,7 @@ def _solve(curves: Curves, options: PredictionOptions) -> list[list[Prediction]]
 def _together(
     asked: Sequence[tuple[SpikedSLR, KeyValueAttention, ProjectedDescent]], options: PredictionOptions
 ) -> list[Prediction]:
-    """Questions of one static key: each has as many runs, steps and records as the first."""
+    """Return the prediction of each question; all must have as many runs, steps and records as the first."""
     for _, model, learner in asked:
         require_erf(model, learner)
     starts = [start_overlaps(learner, options.seed) for _, _, learner in asked]
@@ -85,9 +85,9 @@ def _together(
         starts = [np.concatenate([five, five * _SHADOW], axis=1) for five in starts]
     width = starts[0].shape[1]
     count = padded(len(asked), 2) if len(asked) > 1 else 1
-    last = [*range(len(asked)), *[len(asked) - 1] * (count - len(asked))]  # the last question fills the batch up
+    last = [*range(len(asked)), *[len(asked) - 1] * (count - len(asked))]  # the last question is repeated
     laws = [{**erf_closed_form.constants(*q[:2]), "lr": q[2].lr, "schedule": q[2].schedule} for q in asked]
-    # numbers that all runs share stay scalars, which is faster
+    # with one question all runs share its numbers, which stay scalars: that is faster
     c = {name: np.repeat([laws[i][name] for i in last], width) for name in laws[0]} if len(asked) > 1 else laws[0]
     five = np.concatenate([starts[i] for i in last], axis=1)
     steps, marks = asked[0][2].steps, record_steps(asked[0][2].steps, asked[0][2].record_every)
@@ -116,7 +116,7 @@ def _told(
     risk: np.ndarray,
     runs: int,
 ) -> Prediction:
-    """The prediction from the recorded runs of one question, behind which their shadows may follow."""
+    """Return the prediction from the recorded runs of one question; the second copies of its runs may follow them."""
     activation, given = require_erf(model, learner), bool(learner.given)
     numerical = _shadow_errors(history, risk, runs) if given else None
     history, risk = history[:, :runs], risk[:runs]
@@ -134,7 +134,7 @@ def _told(
 
 
 def _shadow_errors(history: np.ndarray, risk: np.ndarray, runs: int) -> dict[str, float]:
-    """Eight times the end distance between each run and its shadow, plus rounding."""
+    """Return errors by name: eight times the final distance between a run and its second copy, plus rounding."""
     apart = np.abs(history[:, :runs, -1] - history[:, runs:, -1]).max(axis=1)
     errors = {name: 8 * float(x) + 1e-13 for name, x in zip(FIVE, apart, strict=True)}
     risk_apart = float(np.abs(risk[:runs, -1] - risk[runs:, -1]).max())
@@ -147,8 +147,11 @@ _first_risk = jax.jit(erf_closed_form.unit_excess_risk)
 
 @jax.jit
 def _advance(c: dict[str, Any], five: Any, done: Any, lengths: Any) -> Any:
-    """Records of the state after each of `lengths` further steps, with its risk at the last step's scale. The numbers
-    of the problem, with lr and schedule among them, are scalars or given run by run."""
+    """Return the last state, and the states (records, 5, runs) and risks (records, runs) after `lengths` steps each.
+
+    The risk is that at the scale of the last step made. The numbers in `c`, which include lr and schedule, are scalars
+    or arrays over runs.
+    """
     scale, lr, schedule = c["scale"], c["lr"], c["schedule"]
 
     def record(carry: tuple[Any, Any], length: Any) -> tuple[Any, Any]:
@@ -167,8 +170,9 @@ def _advance(c: dict[str, Any], five: Any, done: Any, lengths: Any) -> Any:
 
 
 def descent_step(c: dict[str, Any], five: Any, lr: Any) -> Any:
-    r"""eq:pgd-closure. $k^+ = \mathrm{normalize}(k - \ell(I - kk^\top)\nabla_kR)$ and the same for $v$, on overlaps.
+    r"""eq:pgd-closure. Return the five overlaps (5, runs) after one step of projected descent.
 
+    $k^+ = \mathrm{normalize}(k - \ell(I - kk^\top)\nabla_kR)$ and the same for $v$, written for overlaps:
     $\nabla_kR = R_\kappa k^* + R_\eta v^* + R_\rho v$ and $\nabla_vR = R_\nu v^* + R_\theta k^* + R_\rho k$, so the new
     overlaps are sums of products of the old overlaps and the five partial derivatives.
     """

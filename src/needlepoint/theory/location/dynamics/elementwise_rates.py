@@ -22,13 +22,14 @@ from needlepoint.theory.location.dynamics.rates import Rates, given_scores
 from needlepoint.theory.location.moments import place_race
 
 _SPIKED_NODES = 256
-_MAX_NODES = {1: (0.15, 48), 2: (0.2, 36)}  # step of k*.x and nodes beside it, fine and coarse
+_MAX_NODES = {1: (0.15, 48), 2: (0.2, 36)}  # by coarseness: step of k*.x, nodes of the rest of the score
 _HERMITE = (np.array([-math.sqrt(3), 0.0, math.sqrt(3)]), np.array([1.0, 4.0, 1.0]) / 6)
 
 
 class TokenRule(NamedTuple):
-    """Score coordinates of one token, (lattice, nodes, p), with weights (lattice, nodes); and the maps from the lattice
-    to the winner's utility for a relevant token and for another, (lattice, utilities), the first with its step."""
+    """Score coordinates of one token, (lattice, nodes, p), with weights (lattice, nodes); and matrices (lattice,
+    utilities) from the lattice of k*.x to the winner's utility, `winning` for the relevant token (times the step of the
+    utilities) and `losing` for another one."""
 
     coordinates: np.ndarray
     weights: np.ndarray
@@ -37,7 +38,10 @@ class TokenRule(NamedTuple):
 
 
 def token_rule(task: SingleLocation, coarseness: int) -> tuple[type[SingleLocation], TokenRule]:
-    """The rule, and the task whose fields its coordinates give: at snr 0 the place knows nothing, as if spiked."""
+    """Return the task whose rule applies, and the rule.
+
+    At snr 0 the place of the max task is uniform and independent of the scores, so the rule of the spiked task applies.
+    """
     if isinstance(task, SpikedSLR) or (isinstance(task, MaxSLR) and task.snr == 0):
         x, w = trapezoid_rule(_SPIKED_NODES // coarseness)
         return SpikedSLR, TokenRule(x[None, :, None], w[None], np.ones((1, 1)), np.ones((1, 1)))
@@ -67,8 +71,10 @@ def elementwise_rates(
     seven: Any,
     rule: TokenRule,
 ) -> Rates:
-    r"""eq:token-sums. With $r = \sum_le_l$, $e_J = y - \sigma_Jz_J$ and $e_l = -\sigma_lz_l$ for another token, and
-    $Q = \sum_lQ_l$: $E[rQ]$ and $E[r^2Q]$ from $E[e^jQ]$ and $E[e^j]$ of one token, $j = 0, 1, 2$.
+    r"""eq:token-sums. Return the rates at seven overlaps, averaged over the lengths.
+
+    With $r = \sum_le_l$, $e_J = y - \sigma_Jz_J$ and $e_l = -\sigma_lz_l$ for another token, and $Q = \sum_lQ_l$:
+    $E[rQ]$ and $E[r^2Q]$ from $E[e^jQ]$ and $E[e^j]$ of one token, $j = 0, 1, 2$.
     """
     # notation: a, A means of e^j and e^j Q for the relevant token, b, B for another one
     relevant, other = (_token_means(task, activation, c, seven, rule, first) for first in (True, False))
@@ -92,7 +98,7 @@ def elementwise_rates(
 
 
 def _sums(b: Any, n: Any) -> tuple[Any, Any, Any]:
-    """Means of the zeroth, first and second power of the sum of e over n tokens, whose measure has mass b_0."""
+    """Return the means of the powers 0, 1, 2 of the sum of e over n tokens; b_0 is the total measure of one token."""
 
     def power(k: Any) -> Any:
         return b[0] ** jnp.maximum(k, 0.0)
@@ -108,11 +114,11 @@ def _token_means(
     rule: TokenRule,
     own: bool,
 ) -> tuple[Any, Any]:
-    """E[e^j Q] (3, 12, lattice) and E[e^j] (3, lattice) of a relevant token (`own`) or another one."""
+    """Return E[e^j Q] (3, 12, lattice) and E[e^j] (3, lattice) of the relevant token (`own`) or of another one."""
     given = given_scores(task, seven)
-    size = 3 if task is SpikedSLR else 2  # how many of (k*.x, v*.x, v.x) the coordinates leave random
+    size = 3 if task is SpikedSLR else 2  # how many of (k*.x, v*.x, v.x) are random given the coordinates
     values, vectors = jnp.linalg.eigh(given.rest[3 - size :, 3 - size :])
-    scale = vectors * jnp.sqrt(jnp.maximum(values, 0.0))  # below zero by rounding
+    scale = vectors * jnp.sqrt(jnp.maximum(values, 0.0))  # rounding can make them negative
     grid = np.stack(np.meshgrid(*[_HERMITE[0]] * size, indexing="ij"), axis=-1).reshape(-1, size)
     grid_weights = functools.reduce(np.multiply.outer, [_HERMITE[1]] * size).ravel()
     rest = jnp.zeros((len(grid), 3)).at[:, 3 - size :].set(grid @ scale.T)

@@ -26,10 +26,10 @@ from needlepoint.theory.location.dynamics.rates import Rates, location_rates
 from needlepoint.theory.location.dynamics.starts import start_seven
 from needlepoint.theory.location.moments.score_nodes import SCRAMBLES, score_rules
 
-_TIGHT, _LOOSE = 1e-9, 1e-7  # relative tolerances of the integrator; the difference of the two is the error
-_SAMPLED = 1e-6  # where the field is sampled, which is a larger error
+_TIGHT, _LOOSE = 1e-9, 1e-7  # relative tolerances of the integrator: the difference between the two paths is the error
+_SAMPLED = 1e-6  # relative tolerance where the field is sampled, which makes a larger error
 _OFF, _ON = [2, 3, 4], [0, 1, 5, 6]  # which overlaps vanish on the manifold, and which do not
-_DIVERGED = 1e8  # overlaps beyond this have left for good
+_DIVERGED = 1e8  # a path with an overlap beyond this counts as diverged
 
 Field = Callable[[np.ndarray], Rates]
 
@@ -39,8 +39,10 @@ Field = Callable[[np.ndarray], Rates]
 def predict_flow(
     task: SingleLocation, model: KeyValueAttention, learner: GradientFlow, options: PredictionOptions
 ) -> Prediction:
-    r"""eq:location-flow. $\dot k = -\frac12\nabla_kR$ and $\dot v = -\frac12\nabla_vR$, on seven overlaps; exact at
-    every d."""
+    r"""eq:location-flow. Return the path of gradient flow in seven overlaps; exact at every d.
+
+    $\dot k = -\frac12\nabla_kR$ and $\dot v = -\frac12\nabla_vR$.
+    """
     require_free_norms(task, model, learner)
     times = learner.record_times()
     paths = _integrate(task, model, learner, options, times, (1.0, 0.0))
@@ -51,8 +53,11 @@ def predict_flow(
 def predict_sgd_limit(
     task: SingleLocation, model: KeyValueAttention, learner: OnlineSGD, options: PredictionOptions
 ) -> Prediction:
-    r"""eq:location-sgd. Steps of $\ell = \eta/(2d)$ at time steps/d: $\eta$ times the flow plus $\eta^2/B$ times what
-    the squares of single steps add to $\rho$, $q_k$ and $q_v$; a limit of large d."""
+    r"""eq:location-sgd. Return the path of online SGD in the limit of large d, in seven overlaps.
+
+    With steps of $\ell = \eta/(2d)$ and time steps/d it is $\eta$ times the flow plus $\eta^2/B$ times what the squares
+    of single steps add to $\rho$, $q_k$ and $q_v$.
+    """
     require_free_norms(task, model, learner)
     if learner.schedule > 0:
         raise NoTheory(f"no rule for OnlineSGD(schedule={learner.schedule:g}) with {model!r}; schedule=0 has one.")
@@ -64,7 +69,7 @@ def predict_sgd_limit(
 
 
 def require_free_norms(task: SingleLocation, model: KeyValueAttention, learner: Any) -> None:
-    """Both are the motion of free vectors, of an activation whose constants are given."""
+    """Raise unless the model has free norms and given constants: both rules here are for these."""
     name = type(learner).__name__
     if model.unit_norm:
         sphere = "ProjectedDescent" if isinstance(learner, GradientFlow) else "OnlineSGD"
@@ -88,7 +93,10 @@ _rates = jax.jit(location_rates, static_argnums=(0, 1))
 def fields(
     task: SingleLocation, model: KeyValueAttention, seed: int, on_manifold: bool = False
 ) -> tuple[list[Field], bool]:
-    """The rates as functions of seven overlaps: by a fine and a coarse rule, or (True) by independent scramblings."""
+    """Return the rates as functions of seven overlaps, and whether they are sampled.
+
+    If sampled, there is one function for each scrambling; otherwise one by a fine and one by a coarse rule.
+    """
     activation, c, law = type(model.activation), elementwise.constants(task, model), task.length_law
     if model.activation.form == "elementwise":
         lengths, shares = np.array(law).T
@@ -104,7 +112,7 @@ def fields(
     sampled = any(r.sampled for _, r in rules)
 
     def mixed(i: int) -> Field:
-        # beside scramblings, a length that has a product rule takes the fine one
+        # if another length is sampled, a length that has product rules uses the fine one
         chosen = [(p, r.rules[i if r.sampled or not sampled else 0]) for p, r in rules]
 
         def field(seven: np.ndarray) -> Rates:
@@ -120,7 +128,7 @@ def fields(
 
 
 class Paths(NamedTuple):
-    """Overlaps (7, runs, records) and excess risks (runs, records); their errors at the end where nothing is random."""
+    """Overlaps (7, runs, records), excess risks (runs, records), and errors at the end (None for random starts)."""
 
     overlaps: np.ndarray
     excess_risk: np.ndarray
@@ -148,7 +156,7 @@ def _integrate(
         return path
 
     if not learner.given:
-        # the spread over random starts is the error; scramblings take turns in it
+        # the spread over random starts is the error; it contains that of sampling, as scramblings take turns
         turns = len(found) if sampled else 1
         best = [run(found[i % turns], s, _SAMPLED, 1) for i, s in enumerate(starts)]
         return Paths(*_split(best), numerical=None)
@@ -169,17 +177,17 @@ def _split(paths: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _errors(paths: Sequence[np.ndarray], errors: Sequence[np.ndarray]) -> dict[str, float]:
-    """The largest error of any start, and the rounding of numbers of this size."""
+    """Return for each overlap and the excess risk the largest error of any start, plus rounding."""
     sizes = np.max([np.abs(p[:, -1]) for p in paths], axis=0)
-    # an overlap that stays at zero, off the manifold, has no error at all
+    # an overlap that is exactly zero, as three of them are on the manifold, has no error
     rounding = np.where(sizes > 0, 1e-13 * (1 + sizes), 0.0)
     return dict(zip((*SEVEN, "excess_risk"), np.max(errors, axis=0) + rounding, strict=True))
 
 
 def _path(field: Field, start: np.ndarray, times: np.ndarray, factors: tuple[float, float], rtol: float) -> np.ndarray:
-    """The overlaps and the excess risk, (8, records); NaN from where the path left the finite numbers."""
+    """Return the overlaps and the excess risk, (8, records); NaN from where the path diverged."""
     drift, diffusion = factors
-    # on the manifold the other overlaps stay at zero by symmetry, and their rates are rounding
+    # on the manifold three overlaps stay at zero by symmetry: their rates are rounding and are left out
     moving = np.arange(7) if np.any(start[_OFF]) else np.array(_ON)
 
     def whole(part: np.ndarray) -> np.ndarray:
@@ -195,7 +203,7 @@ def _path(field: Field, start: np.ndarray, times: np.ndarray, factors: tuple[flo
     path[:7, 0] = start
     solver = integrate.LSODA(motion, 0.0, start[moving], times[-1], rtol=rtol, atol=1e-2 * rtol)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a step size that vanishes, where a path leaves in finite time
+        warnings.simplefilter("ignore")  # of a vanishing step size, where a path diverges in finite time
         while solver.status == "running":
             before = solver.t
             solver.step()
@@ -209,8 +217,11 @@ def _path(field: Field, start: np.ndarray, times: np.ndarray, factors: tuple[flo
 
 
 def _existing(seven: np.ndarray) -> np.ndarray:
-    """The overlaps (7, records) of vectors that exist: what the integrator's error has made of a vanishing part of k or
-    v beyond the teachers, a negative square, is nothing."""
+    """Return the overlaps (7, records) with negative Gram eigenvalues clipped to 0, so that vectors k and v exist.
+
+    The Gram matrix is that of the parts of k and v orthogonal to the teachers; where such a part vanishes, the error of
+    the integrator can make its square negative.
+    """
     kappa, nu, theta, eta, rho, key_sq, value_sq = seven
     along = np.stack([np.stack([kappa, eta], axis=-1), np.stack([theta, nu], axis=-1)], axis=-2)
     on_teachers = along @ np.swapaxes(along, -1, -2)

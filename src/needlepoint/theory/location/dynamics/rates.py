@@ -31,7 +31,7 @@ class Rates(NamedTuple):
 
 class Given(NamedTuple):
     """Fields of a token given its score coordinates c: (k*.x, v*.x, v.x) has mean `along` c and covariance `rest`,
-    and k.x = `score` c, but for the token's spread and shift."""
+    and k.x = `score` c. The spread and the shift of the relevant token are not included."""
 
     score: Any  # (p,)
     along: Any  # (3, p)
@@ -39,8 +39,10 @@ class Given(NamedTuple):
 
 
 def given_scores(task: type[SingleLocation], seven: Sequence[Any]) -> Given:
-    r"""eq:given-scores. The coordinates are $c = \xi/\sqrt{q_k}$ for the spiked task; for the max task, where the place
-    depends on it, also $\chi^*$: $c = (\chi^*, g)$ with $\chi = \kappa\chi^* + sg$.
+    r"""eq:given-scores. Return the law of a token's fields given its p score coordinates c.
+
+    They are $c = \xi/\sqrt{q_k}$ for the spiked task (p = 1). In the max task the place depends on $\chi^*$, so that
+    $c = (\chi^*, g)$ with $\chi = \kappa\chi^* + sg$ (p = 2).
     """
     kappa, nu, theta, eta, rho, key_sq, value_sq = seven
     if task is SpikedSLR:
@@ -58,15 +60,15 @@ def given_scores(task: type[SingleLocation], seven: Sequence[Any]) -> Given:
 
 
 def root(square: Any) -> tuple[Any, Any]:
-    """Square root and its inverse; both 0 where a direction is missing (below zero by rounding)."""
+    """Return the square root and its inverse; both 0 where the square is 0, or negative by rounding."""
     present = square > 0
     norm = jnp.sqrt(jnp.where(present, square, 1.0))
     return jnp.where(present, norm, 0.0), jnp.where(present, 1 / norm, 0.0)
 
 
 class Jacobian(NamedTuple):
-    r"""Weights $\sigma$, and of $D_{ml} = \partial\sigma_m/\partial\chi_l$: $D_{ll}$, $w\mapsto D^\top w$ and $w\mapsto
-    \sum_mD_{ml}^2w_m$."""
+    r"""Weights $\sigma$ and what is needed of $D_{ml} = \partial\sigma_m/\partial\chi_l$: the diagonal $D_{ll}$,
+    and the maps $w\mapsto D^\top w$ (`pull`) and $w\mapsto\sum_mD_{ml}^2w_m$ (`squares`)."""
 
     weights: Any
     diagonal: Any
@@ -75,8 +77,11 @@ class Jacobian(NamedTuple):
 
 
 def jacobian(activation: type[Activation], constants: Mapping[str, Any], scores: Any) -> Jacobian:
-    """For scores (tokens, nodes). A normalised kernel has $D_{ml} = h_l\\sigma_m(\\delta_{ml} - \\sigma_l)$, h the
-    derivative of its logarithm, so that its matrix is never formed."""
+    r"""Return weights and derivatives at scores (tokens, nodes).
+
+    A normalised kernel has $D_{ml} = h_l\sigma_m(\delta_{ml} - \sigma_l)$, h the derivative of its logarithm, so that
+    its matrix is never formed.
+    """
     if issubclass(activation, KernelActivation):
         log_kernel, h = jax.jvp(lambda x: activation.log_kernel(x, jnp), (scores,), (jnp.ones_like(scores),))
         weights = jax.nn.softmax(log_kernel, axis=0)
@@ -101,7 +106,7 @@ def jacobian(activation: type[Activation], constants: Mapping[str, Any], scores:
 
 
 def _sum(x: Any) -> Any:
-    """Over tokens."""
+    """Return the sum over tokens, the first axis."""
     return jnp.sum(x, axis=0)
 
 
@@ -113,7 +118,7 @@ def location_rates(
     coordinates: Any,
     node_weights: Any,
 ) -> Rates:
-    r"""eq:location-flow and eq:location-sgd over nodes of the score coordinates, (p, tokens, nodes).
+    r"""Return the rates of eq:location-flow and eq:location-sgd by nodes of the score coordinates, (p, tokens, nodes).
 
     With $r = y - f$ and $\Gamma = D^\top z$, so that $\nabla_kf = X^\top\Gamma$ and $\nabla_vf = X^\top\sigma$: means
     of $r\,\Gamma\cdot\chi^*$ and the like, and of $r^2\sum_ls_l^2(\Gamma_l^2, \Gamma_l\sigma_l, \sigma_l^2)$. Given
@@ -133,7 +138,7 @@ def location_rates(
         scores, x, z = scores + m * seven[0], x + m, z + m * seven[2]
         P, t = 1.0 * first, spread**2
     else:
-        # an infinite snr is not among the traced numbers; its nodes have the largest chi* first
+        # an infinite snr is left out of the constants; its nodes have the largest chi* in the first token
         P = jax.nn.softmax(c["task.snr"] * x, axis=0) if "task.snr" in c else 1.0 * first
         t = jnp.ones((tokens, 1))
     sigma, diagonal, pull, squares = jacobian(activation, c, scores)
@@ -145,11 +150,11 @@ def location_rates(
     G, with_G = pull(z), pull(with_z)
 
     def third(field: Any, covariance: Any, with_field: Any) -> Any:
-        """E[r Gamma . field]."""
+        """Return E[r Gamma . field]."""
         return _sum(r * (G * field + diagonal * t * covariance) + G * with_field + field * with_G)
 
     def second(field: Any, with_field: Any) -> Any:
-        """E[r sigma . field]."""
+        """Return E[r sigma . field]."""
         return _sum(sigma * (r * field + with_field))
 
     flow = [

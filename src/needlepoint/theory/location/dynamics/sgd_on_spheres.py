@@ -1,4 +1,4 @@
-"""Online SGD on unit spheres, exact in law at a cost that does not depend on d; with free norms see flow."""
+"""Online SGD on unit spheres, exact in law at a cost that does not depend on d; for free norms see `flow`."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from needlepoint.theory.location.dynamics.flow import predict_sgd_limit
 from needlepoint.theory.location.dynamics.starts import start_overlaps
 from needlepoint.theory.location.erf import closed_form as erf_closed_form
 
-_BLOCK = 256  # most steps a compiled call makes
+_BLOCK = 256  # most steps of one compiled call
 _BUDGET = 4_000_000  # most normals drawn at once
-_TINY = 1e-150
+_TINY = 1e-150  # least divisor, so that 0 / 0 is 0
 
 
 class Frame(NamedTuple):
@@ -51,8 +51,10 @@ class Frame(NamedTuple):
 def predict_sgd(
     task: SpikedSLR, model: KeyValueAttention, learner: OnlineSGD, options: PredictionOptions
 ) -> Prediction:
-    """Runs of eq:sgd-law; exact in law at the learner's d, with standard errors over the runs. With free norms the
-    limit eq:location-sgd."""
+    """Return runs of eq:sgd-law, exact in law at the learner's d, with standard errors over the runs.
+
+    With free norms the answer is the limit eq:location-sgd.
+    """
     if not model.unit_norm:
         return predict_sgd_limit(task, model, learner, options)
     activation = require_erf(model, learner)
@@ -66,7 +68,7 @@ def predict_sgd(
     runs = starts.shape[1]
     c = erf_closed_form.constants(task, model)
     draw = _Noise(learner.batch, length, d, runs, options.seed)
-    # blocks of noise are laid out by step alone, so that a run does not depend on what is recorded of it
+    # noise is drawn in blocks of steps whatever the records, so that a run does not depend on what is recorded of it
     block = min(_BLOCK, max(1, _BUDGET // draw.normals_a_step))
     marks = record_steps(learner.steps, learner.record_every)
     history, done, noise = [np.asarray(state.five())], 0, ()
@@ -118,7 +120,7 @@ class _Noise:
         self.normals_a_step = sum(int(np.prod(s)) for s in self.shapes)
 
     def __call__(self, block: int) -> tuple[np.ndarray, ...]:
-        """The numbers of the next `block` steps."""
+        """Return the numbers of the next `block` steps, arrays with steps first and runs last."""
         drawn = [self.rng.standard_normal((block, *shape)) for shape in self.shapes]
         chi = [np.sqrt(self.rng.chisquare(degree, (block, self.runs))) for degree in self.degrees]
         return (*drawn, np.stack(chi, axis=1))
@@ -158,7 +160,7 @@ def sgd_step(
     frame: Any,
     chi: Any,
 ) -> Frame:
-    r"""eq:sgd-law. One step of SGD on the unit spheres, in law.
+    r"""eq:sgd-law. Return the state after one step of SGD on the unit spheres, in law.
 
     A token enters through $a = r\sigma'(k\cdot x)(v\cdot x)$ and $c = r\sigma(k\cdot x)$ with $r = \frac2B(f - y)$:
     the gradients are $\sum ax$ and $\sum cx$. Other tokens need only $(k\cdot x, v\cdot x)$; relevant ones their four
@@ -210,7 +212,7 @@ def sgd_step(
         + l21 * first
         + l22 * second
     )
-    # all tokens outside the frame: two more directions
+    # the part of all tokens outside the frame: it adds two directions
     of_relevant = _covariance(a_relevant, c_relevant)
     l11, l21, l22 = _cholesky(*(o + gamma**2 * r for o, r in zip(of_others, of_relevant, strict=True)))
     outside_k = l11 * chi[0]
@@ -234,13 +236,13 @@ def _without(p: Any, *directions: Any) -> Any:
 
 
 def _covariance(a: Any, c: Any) -> tuple[Any, Any, Any]:
-    """Sums of a a, a c and c c over all axes but the runs."""
+    """Return the sums of a a, a c and c c over all axes but the runs."""
     axes = tuple(range(a.ndim - 1))
     return jnp.sum(a * a, axis=axes), jnp.sum(a * c, axis=axes), jnp.sum(c * c, axis=axes)
 
 
 def _cholesky(aa: Any, ac: Any, cc: Any) -> tuple[Any, Any, Any]:
-    """Lower factor of [[aa, ac], [ac, cc]]; the 0/0 at aa = 0 is 0."""
+    """Return the lower Cholesky factor of [[aa, ac], [ac, cc]]; the 0/0 at aa = 0 is 0."""
     l11 = jnp.sqrt(aa)
     l21 = ac / jnp.maximum(l11, _TINY)
     return l11, l21, jnp.sqrt(jnp.maximum(cc - l21**2, 0.0))
@@ -251,7 +253,7 @@ def _normalise(x: Any) -> Any:
 
 
 def _rotate(k: Any, v: Any) -> Frame:
-    """The frame coordinates of new vectors: the residual of k first, then that of v."""
+    """Return the frame coordinates of new vectors: the residual of k is the third direction, that of v the fourth."""
     k_rest, v_rest = k[2:], v[2:]
     k3 = jnp.sqrt(jnp.sum(k_rest**2, axis=0))
     unit = k_rest / jnp.maximum(k3, _TINY)

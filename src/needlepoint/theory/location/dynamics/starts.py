@@ -8,7 +8,7 @@ from needlepoint.learners import GradientFlow, OnlineSGD, ProjectedDescent
 
 
 def start_overlaps(learner: ProjectedDescent | OnlineSGD, seed: int) -> np.ndarray:
-    r"""eq:starts. (5, runs) overlaps (kappa, nu, theta, eta, rho).
+    r"""eq:starts. Return the overlaps (kappa, nu, theta, eta, rho) of the starts, (5, runs).
 
     "sphere": k and v independent and uniform. "manifold": k uniform orthogonal to $v^*$, then v uniform
     orthogonal to $k^*$ and k, so that kappa and nu alone differ from zero.
@@ -28,7 +28,7 @@ def start_overlaps(learner: ProjectedDescent | OnlineSGD, seed: int) -> np.ndarr
 
 
 def start_seven(learner: OnlineSGD | GradientFlow, seed: int) -> np.ndarray:
-    """(7, runs) overlaps of starts with free norms; a given start once, since what follows is deterministic."""
+    """Return the overlaps of starts with free norms, (7, runs); a given start once, since its path is deterministic."""
     if learner.given:
         return np.array([[x for _, x in o.items()] for o in learner.given]).T
     assert isinstance(learner, OnlineSGD)
