@@ -1,5 +1,6 @@
 """Ridge training on finitely many samples: the replica-symmetric equations.
 
-`prediction` and `curves` answer; `solving` finds `branches` of the `equations` and refines (`refining`) them into
-`solutions`; `fields` are means over a sequence, `stability` has the replicon, `doubt` how far off, `penalty` the best.
+`prediction` and `curves` answer the user; `solving` finds `branches` of the `equations` and refines them (`refining`)
+into `solutions`; `fields` has the means over a sequence, `stability` the replicon, `doubt` how far off an unstable
+answer may be, and `penalty` the best penalties.
 """

@@ -11,19 +11,19 @@ import numpy as np
 from needlepoint.theory.location.ridge.equations import INFORMED, UNINFORMED, Equations
 
 STARTS = {"uninformed": np.array(UNINFORMED), "informed": np.array(INFORMED)}
-"""Coordinates (6,) that branches are sought from."""
+"""Coordinates (6,) from which branches are searched for."""
 
 APART = 0.05
-"""Coordinates that differ by more are two branches."""
+"""Points are on different branches if one of their coordinates differs by more than this."""
 
-_FOUND = 1e-4  # largest step that counts as none
-_SOLVED = 1e-3  # and where minima that come and go leave small jumps
-_FINER = (0, 2, 4)  # doublings of the points with which branches are sought, one after the other until some are found
+_FOUND = 1e-4  # a step of the coordinates below this has converged
+_SOLVED = 1e-3  # so has one below this, where samples whose minima appear or vanish make the map jump slightly
+_FINER = (0, 2, 4)  # doublings of the coarse points that are tried in turn until a branch is found
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the flow of the equations leads from a start: coordinates (6,), and the Jacobian of the map there."""
+    """Where the flow of the equations leads from a start: coordinates x (6,), and the Jacobian of the map (6, 6)."""
 
     start: str
     equations: Equations
@@ -37,13 +37,15 @@ class Place:
 
     @property
     def is_held(self) -> bool:
-        """Does the damped iteration stay here? It leaves where a real part exceeds 1."""
+        """Whether the fixed point is stable under the damped iteration: no eigenvalue has a real part above 1."""
         return bool(np.max(np.linalg.eigvals(self.slope).real) < 1.0)
 
 
 def sought(coarse: Equations, starts: Mapping[str, np.ndarray]) -> list[Place]:
-    """The distinct places that the starts lead to and that the iteration holds; where there is none, the nearest to
-    one."""
+    """Return the distinct and stable fixed points that the starts lead to.
+
+    Where there are none: the distinct unstable ones, or the one place with the smallest residual.
+    """
     places: list[Place] = []
     for finer in _FINER:
         equations = replace(coarse, log2_points=coarse.log2_points + finer)

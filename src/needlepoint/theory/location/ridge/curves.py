@@ -1,4 +1,4 @@
-"""Curves of ridge predictions: each point is continued from its neighbour instead of being sought."""
+"""Curves of ridge predictions: each point is continued from its neighbours instead of being searched for."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from needlepoint.theory.curves import Curves, Question, Solver
 from needlepoint.theory.location.ridge.prediction import branches, prediction, require_ridge
 from needlepoint.theory.location.ridge.solutions import Solution
 
-_MEMORY = 4  # points that the next one is foretold from
-_SMALL = 1e-3
-_ALIKE = 0.1  # share of the distance to the next point that two others must be apart
+_MEMORY = 4  # points that the next one is extrapolated from
+_SMALL = 1e-3  # added to parameters before the logarithm, and to distances, so that neither is zero
+_ALIKE = 0.1  # least distance between two known points, relative to the distance of the later one to the next point
 
 
 @rule("predict_curves", SpikedSLR, KeyValueAttention, Ridge)
 @rule("predict_curves", MaxSLR, KeyValueAttention, Ridge)
 def curves_of_ridge(task: SingleLocation, model: KeyValueAttention, learner: Ridge) -> Solver | None:
-    """A solver for curves at given penalties; the best penalties are sought point by point."""
+    """Return a solver for curves at given penalties, or None where each point has its own best penalties."""
     return None if isinstance(learner.lam, str) else _solve
 
 
 def _solve(curves: Curves, options: PredictionOptions) -> list[list[Prediction]]:
     total, done, answers = sum(map(len, curves)), 0, []
-    quiet = replace(options, progress=silent)  # a bar for the whole, not for every point
+    quiet = replace(options, progress=silent)  # one progress bar for the whole, not one per point
     for curve in curves:
         row: list[Prediction] = []
         known: list[tuple[float, Solution]] = []
@@ -45,7 +45,7 @@ def _solve(curves: Curves, options: PredictionOptions) -> list[list[Prediction]]
             near = {place - t: solution for t, solution in _spread(known[-_MEMORY:], place)}
             found = branches(task, model, learner, quiet, near=near)
             row.append(prediction(task, model, learner, learner, options, found))
-            # two branches: the next point is sought again, so that none is missed
+            # after two branches, or a failure, the next point is searched for from the starts, so that none is missed
             known = [*known, (place, found[0])] if len(found) == 1 and row[-1].status.finished else []
             done += 1
             options.progress(done / total)
@@ -54,7 +54,8 @@ def _solve(curves: Curves, options: PredictionOptions) -> list[list[Prediction]]
 
 
 def _spread(known: list[tuple[float, Solution]], place: float) -> list[tuple[float, Solution]]:
-    """Without those that almost coincide, as seen from `place`, with a later one: a trend would magnify their noise."""
+    """Return the known points without those that almost coincide with a later one, as seen from `place`: extrapolation
+    would magnify their noise."""
     kept: list[tuple[float, Solution]] = []
     for t, solution in reversed(known):
         if not kept or kept[0][0] - t > _ALIKE * (place - kept[0][0]):
@@ -63,7 +64,7 @@ def _spread(known: list[tuple[float, Solution]], place: float) -> list[tuple[flo
 
 
 def _places(curve: Sequence[Question]) -> list[float]:
-    """How far along the curve each question is, in the logarithms of its numbers."""
+    """Return how far along the curve each question is: the summed changes of the logarithms of its parameters."""
     if not curve:
         return []
     numbers = np.array([[x for part in q if part is not None for x in lower(part)[1].values()] for q in curve])

@@ -6,8 +6,8 @@ import math
 
 from needlepoint.theory.location.ridge.stability import Stability
 
-# The logarithm of 1 + share: a constant, more of it where the proximal map jumps, and a multiple of the logarithm of
-# the replicon; nine of ten settings of `benchmarks/ridge_doubt.py` are closer
+# log(1 + share) is a constant, plus a second one where the proximal map jumps, plus a third times log(replicon). The
+# numbers are fitted so that nine of ten settings of `benchmarks/ridge_doubt.py` are closer than this share
 _SHARES = {
     "excess_risk": (0.02, 0.12, 0.33),
     "train_loss": (0.1, 0.45, 2.0),
@@ -16,9 +16,10 @@ _SHARES = {
 
 
 def shares(judged: Stability) -> dict[str, float]:
-    """eq:ridge-doubt. How far training was from the predictions of excess risk, training loss and energy, nine times
-    out of ten, at this replicon: shares of their values. Empty where neither the replicon nor a jump speaks against
-    them.
+    """eq:ridge-doubt. Return how far off each metric may be, as a share of its value.
+
+    In nine of ten settings training was closer than this to the predicted excess risk, training loss and energy.
+    Empty where neither the replicon nor jumps give reason for doubt.
     """
     if not judged.doubts:
         return {}

@@ -20,27 +20,27 @@ from needlepoint.tasks.single_location import SingleLocation
 from needlepoint.theory.location.ridge.fields import ROWS, Base, Conjugate, Means, Order, blocks, means, points, settled
 
 COARSE = 9
-"""log2 of the points that the branches are sought with, and of the fewest a scrambling."""
+"""log2 of the points per scrambling with which branches are searched for: the fewest that are used."""
 
 SCRAMBLES = ROWS
 
-# coordinates: m, log(q - m^2), log V of the key, then of the value. Susceptibilities are small: a sequence that can
-# hardly move its fields has one minimum, and pulls the weights the right way
+# coordinates (6,): m, log(q - m^2), log V of the key, then of the value. Starts have small susceptibilities V: a
+# sequence that can hardly move its fields has one minimum, and pulls the weights the right way
 UNINFORMED = (0.02, math.log(0.3), math.log(0.1), 0.02, math.log(0.3), math.log(0.1))
 INFORMED = (1.0, math.log(0.1), math.log(0.2), 1.0, math.log(0.1), math.log(0.2))
 
-_LEAST = math.log(1e-10)  # a weight whose square is smaller counts as this: it vanishes, and its logarithm has no limit
-_STEEPEST = 25.0  # |log V| beyond which a weight is not held by penalty or data
-_LINEAR = 0.05  # distance from a fixed point within which coordinates and what depends on them are nearly linear
-_MOST, _FLOW, _POOLED = 150, 60, 40  # steps of the iteration, along the flow, along the flow of the mean map
+_LEAST = math.log(1e-10)  # lower bound of log(q - m^2): where a weight vanishes, its logarithm would have no limit
+_STEEPEST = 25.0  # upper bound of log V; there neither the penalty nor the data hold the weight
+_LINEAR = 0.05  # distance in any coordinate from a fixed point within which first order is accurate enough
+_MOST, _FLOW, _POOLED = 150, 60, 40  # most steps of `solve`, `settle` and `settle_pooled`
 T = TypeVar("T", bound=tuple)
 
-_ENOUGH = 1e-3  # steps below this may stall: samples whose minima come and go make small jumps
+_ENOUGH = 1e-3  # steps below this may stop shrinking: samples whose minima appear or vanish make the map jump slightly
 
 
 @dataclass(frozen=True)
 class Equations:
-    """The equations of one problem with one rule of integration: 2**log2_points points a scrambling."""
+    """The equations of one problem with one rule of integration: `scrambles` times 2**log2_points Sobol points."""
 
     task: SingleLocation
     model: KeyValueAttention
@@ -52,7 +52,7 @@ class Equations:
 
     @functools.cached_property
     def blocks(self) -> list[tuple[float, Base]]:
-        """(weight, normals) of every block of every length."""
+        """Return (weight, normals) of every block of every length."""
         found = []
         for length, p in self.task.length_law:
             activation = type(self.model.activation)
@@ -61,15 +61,17 @@ class Equations:
         return found
 
     def minima(self, order: Order) -> list[Minima]:
-        """The proximal map of every block. Row i of `order` uses scrambling i, or the only one."""
+        """Return the proximal map of every block. Row i of `order` uses scrambling i, or the only one."""
         rows = _filled(order)
         return self._once(
             "minima", rows, lambda: [settled(*self.kinds, *self.numbers, rows, base) for _, base in self.blocks]
         )
 
     def _once(self, name: str, order: Order, compute: Callable[[], Any]) -> Any:
-        """What was computed last under this name, if at the same order: the map, the solution and its stability ask
-        for the same."""
+        """Return `compute()`, or its last result under this name if that was at the same order.
+
+        The map, the solution and its stability ask for the same minima and means one after the other.
+        """
         kept = self._kept.get(name)
         if kept is None or not _same(kept[0], order):
             kept = self._kept[name] = order, compute()
@@ -80,15 +82,16 @@ class Equations:
         return {}
 
     def forget(self) -> None:
-        """Free what is large and can be found again."""
+        """Free the cached minima and means, which are large and can be computed again."""
         self._kept.clear()
 
     def means(self, order: Order) -> Means:
-        """Means over the fields, averaged over the lengths; every entry an array over the rows of `order`."""
+        """Return the means over the fields and over the lengths; every entry is an array over the rows of `order`."""
         return self._once("means", order, lambda: self.averaged(means, order))
 
     def averaged(self, function: Callable[..., T], order: Order) -> T:
-        """The average over blocks of a mean over fields at their minima, over the first rows that `order` fills."""
+        """Return the weighted sum over blocks of `function`, a mean over fields at their minima; entries are (rows,)
+        for the rows of `order`, without those that were added to fill a kernel."""
         rows, count = _filled(order), np.size(order.m_k)
         parts = [
             (p, function(*self.kinds, *self.numbers, rows, base, found))
@@ -99,7 +102,7 @@ class Equations:
 
     @property
     def kinds(self) -> tuple[type[SingleLocation], type[Activation]]:
-        """What fixes a compiled kernel besides the lengths."""
+        """Return the types of task and activation, which with the lengths determine a compiled kernel."""
         return type(self.task), type(self.model.activation)
 
     @property
@@ -115,15 +118,17 @@ class Equations:
 
     @functools.cached_property
     def numbers(self) -> tuple[dict[str, float], dict[str, float]]:
-        """The constants of the task and of the activation, to be traced."""
+        """Return the constants of the task and of the activation, which JAX traces."""
         return lower(self.task)[1], self.model.constants()
 
     def conjugates(self, found: Means) -> Conjugate:
         return Conjugate(*(self.alpha * x for x in found.conjugate))
 
     def map(self, x: np.ndarray) -> np.ndarray:
-        r"""eq:ridge-equations. $V = \frac1{r + \hat V}$, $m = \hat mV$, $q = (\hat m^2 + \hat q)V^2$ for the key and
-        for the value, in the coordinates $m$, $\log(q - m^2)$, $\log V$: (rows, 6).
+        r"""eq:ridge-equations. Return the coordinates after one step of the equations, (rows, 6).
+
+        $V = \frac1{r + \hat V}$, $m = \hat mV$, $q = (\hat m^2 + \hat q)V^2$ for the key and for the value, in the
+        coordinates $m$, $\log(q - m^2)$, $\log V$.
         """
         return self.updated(self.conjugates(self.means(unpack(x))))
 
@@ -133,7 +138,7 @@ class Equations:
             (hat.m_k, hat.q_k, hat.V_k, self.penalties[0]),
             (hat.m_v, hat.q_v, hat.V_v, self.penalties[1]),
         ):
-            # a negative curvature means that nothing holds the weight; the solver sees V at its bound
+            # where the curvature lam + V is negative nothing holds the weight, and 1 / (lam + V) is set to its bound
             log_V = -np.log(np.maximum(lam + V, math.exp(-_STEEPEST)))
             columns += [m * np.exp(log_V), np.maximum(np.log(np.maximum(q, 1e-300)) + 2 * log_V, _LEAST), log_V]
         return np.stack(columns, axis=-1)
@@ -149,16 +154,18 @@ class Equations:
         return anderson(self.map, x, tol=tol, most=most, slope=slope, enough=_ENOUGH, close=close)
 
     def settle(self, x: np.ndarray, tol: float, most: int = _FLOW) -> FixedPoints:
-        """Where the flow of the map leads from `x`, (1, 6) if all rows use one scrambling or a row a scrambling."""
+        """Return where the flow of the map leads from `x`: (1, 6) if there is one scrambling, else a row for each."""
         linearised = linearised_alone if self.scrambles == 1 else linearised_rows
         return settle(linearised(self.map), x, tol=tol, most=most, enough=_ENOUGH)
 
     def settle_pooled(self, x: np.ndarray, tol: float, most: int = _POOLED) -> tuple[FixedPoints, float]:
-        """Where the flow of the mean map of all scramblings leads from `x` (6,), and by how much to widen what differs
-        between the rows: these are where each scrambling by itself would be, to first order, drawn together so that
-        what is computed from them is of first order too.
+        """Return fixed points (scrambles, 6) around that of the scramblings' mean map, which the flow reaches from `x`
+        (6,), and a factor for the differences between the rows.
 
-        Near the end of a branch some scramblings have lost it while their mean has not.
+        The rows are each scrambling's own fixed point to first order. Where these are far apart they are drawn
+        together by the factor, so that what is computed from them is of first order too; errors that come from the
+        differences between rows must be multiplied by it. Near the end of a branch some scramblings have no fixed
+        point of their own while their mean map still has one.
         """
 
         def pooled(at: np.ndarray) -> np.ndarray:
@@ -173,17 +180,20 @@ class Equations:
         return FixedPoints(rows, np.repeat(found.residual, self.scrambles), found.steps, rows), widen
 
     def slope(self, x: np.ndarray) -> np.ndarray:
-        """The Jacobian of the map at one point (6,), by the first scrambling."""
+        """Return the Jacobian of the map at one point (6,), shape (6, 6), by the first scrambling."""
         return jacobian(replace(self, scrambles=1).map if self.scrambles > 1 else self.map, x)
 
     def energy(self, order: Order, found: Means) -> np.ndarray:
-        r"""eq:ridge-energy. $f = \frac\alpha2E r^2 + \frac{r_k}2q_k + \frac{r_v}2q_v$: the objective over d."""
+        r"""eq:ridge-energy. Return the training objective over d, (rows,): $f = \frac\alpha2E r^2 + \frac{r_k}2q_k +
+        \frac{r_v}2q_v$."""
         lam_k, lam_v = self.penalties
         return self.alpha * found.residual_sq / 2 + lam_k * order.q_k / 2 + lam_v * order.q_v / 2
 
     def free_energy(self, order: Order, hat: Conjugate, found: Means) -> np.ndarray:
-        r"""eq:ridge-free-energy. $\sum_{a=k,v}\left[m\hat m - \frac{q\hat V}2 + \frac{V\hat q}2 - \frac{\hat m^2 + \hat
-        q}{2(r + \hat V)}\right] + \alpha E[M]$; at the fixed point it is the energy.
+        r"""eq:ridge-free-energy. Return the free energy, (rows,); at a fixed point it equals the energy.
+
+        $\sum_{a=k,v}\left[m\hat m - \frac{q\hat V}2 + \frac{V\hat q}2 - \frac{\hat m^2 + \hat q}{2(r + \hat V)}\right]
+        + \alpha E[M]$.
         """
         total = self.alpha * found.envelope
         for (m, q, V), (mh, qh, Vh), lam in zip(
@@ -194,7 +204,7 @@ class Equations:
 
 
 def _filled(order: Order) -> Order:
-    """The rows repeated to the number that kernels are compiled for."""
+    """Return the rows repeated to ROWS, the number that kernels are compiled for."""
     return Order(*(np.resize(np.asarray(x, dtype=float), ROWS) for x in order))
 
 
@@ -203,13 +213,13 @@ def _same(one: Order, other: Order) -> bool:
 
 
 def unpack(x: np.ndarray) -> Order:
-    """The order parameters of coordinates (rows, 6)."""
+    """Return the order parameters, each (rows,), of coordinates (rows, 6)."""
     m_k, s_k, V_k, m_v, s_v, V_v = (x[..., i] for i in range(6))
     return Order(m_k, m_k**2 + np.exp(s_k), np.exp(V_k), m_v, m_v**2 + np.exp(s_v), np.exp(V_v))
 
 
 def pack(order: Order) -> np.ndarray:
-    """The coordinates (rows, 6) of order parameters."""
+    """Return the coordinates (rows, 6) of order parameters."""
     columns = [
         order.m_k,
         np.log(order.q_k - np.square(order.m_k)),

@@ -17,20 +17,20 @@ from needlepoint.models.activations import Activation, Linear, Softmax
 from needlepoint.numerics.gaussian import sobol_normals
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 
-_EVEN = 8.0  # snr at which the two forms of the key's overlap on the max task count alike
-_LATE = 64  # slow samples that are solved at once
-_FAR = 1e-6  # distance to a minimum above which a sample is solved again
+_EVEN = 8.0  # snr at which the two estimators of the key's conjugate m_k on the max task get equal weights
+_LATE = 64  # samples that did not converge and are solved again in one batch
+_FAR = 1e-6  # slope left times V_k (about the distance of a score to its minimum) above which a sample is solved again
 
 ROWS, BLOCK = 8, 512
-"""Rows and points a row that are computed at once."""
+"""Rows (scramblings) and points per row that one call of a kernel computes."""
 
 SOFTENING = 0.03
-"""Minima of a sample whose envelopes differ by this share of the mean envelope are averaged, so that the means are
-continuous where the proximal map jumps. The bias is of second order in it."""
+"""Width over which the two lowest minima of a sample are averaged, as a share of the mean Moreau envelope. It keeps the
+means continuous where the proximal map jumps from one minimum to the other. The bias is of second order in it."""
 
 
 class Order(NamedTuple):
-    """Overlaps with the teachers, squared norms and susceptibilities of key and value."""
+    """Overlaps with the teachers (m), squared norms (q) and susceptibilities (V) of the key (k) and the value (v)."""
 
     m_k: Any
     q_k: Any
@@ -41,7 +41,7 @@ class Order(NamedTuple):
 
 
 class Conjugate(NamedTuple):
-    """The conjugates of the order parameters."""
+    """The conjugate (hat) of each order parameter, under the same name."""
 
     m_k: Any
     q_k: Any
@@ -52,7 +52,7 @@ class Conjugate(NamedTuple):
 
 
 class Means(NamedTuple):
-    """Conjugates over alpha, the mean squared training residual and the mean Moreau envelope."""
+    """The conjugates divided by alpha, the mean squared training residual and the mean Moreau envelope."""
 
     conjugate: Conjugate
     residual_sq: Any
@@ -60,19 +60,19 @@ class Means(NamedTuple):
 
 
 class Base(NamedTuple):
-    """Standard normals of many sequences, samples last, for several scramblings (first axis)."""
+    """Standard normals that n sequences are made of: scramblings on the first axis, sequences on the last."""
 
     label: Any  # (scrambles, n)
     value: Any  # (scrambles, tokens, n)
     score: Any  # (scrambles, tokens, n)
-    star: Any  # (scrambles, tokens, n): the scores of the teacher (max), or no tokens at all
+    star: Any  # (scrambles, tokens, n): the teacher's scores on the max task; zero tokens on the spiked task
 
 
 class Points(NamedTuple):
-    """Which normals: what a sequence is made of, and the rule of integration."""
+    """What determines the normals: the kind of sequence, and the rule of integration. Hashable, the key of a cache."""
 
     task_type: type[SingleLocation]
-    infinite: bool  # the snr of the max task
+    infinite: bool  # whether it is the max task at an infinite snr
     softmax: bool
     length: int
     log2_points: int
@@ -81,14 +81,14 @@ class Points(NamedTuple):
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """How many normals: of the label and the values, of the scores, of the teacher's scores.
+        """Return the numbers of normals for the label and the values, for the scores, and for the teacher's scores.
 
-        Softmax does not see a common shift of the scores; only their differences are integrated over.
+        Softmax does not change if all scores shift together, so only their differences are integrated over.
         """
         free = self.length - 1 if self.softmax else self.length
         if issubclass(self.task_type, SpikedSLR):
             return 1 + self.length, free, 0
-        # the largest of many scores is drawn directly, which needs all of them
+        # `_with_first_largest` needs one normal per token; softmax over two tokens needs only their difference
         return 1 + self.length, free, self.length if self.length > 2 else free
 
 
@@ -101,8 +101,10 @@ def points(
 
 @functools.lru_cache(maxsize=32)
 def blocks(points: Points) -> tuple[Base, ...]:
-    """Sobol points mapped to what is random in a sequence, the relevant token first, in blocks of ROWS scramblings and
-    BLOCK points: one shape, so that a kernel compiles once. One scrambling alone fills all rows."""
+    """Return the normals in blocks of ROWS scramblings and BLOCK Sobol points, the relevant token first.
+
+    All blocks have one shape, so that a kernel compiles once. A single scrambling is repeated to fill all rows.
+    """
     base = _base_normals(points)
     if points.scrambles == 1:
         base = Base(*(np.repeat(x, ROWS, axis=0) for x in base))
@@ -116,7 +118,7 @@ def _base_normals(points: Points) -> Base:
     counts = points.counts
     normals = np.swapaxes(sobol_normals(sum(counts), log2_points, scrambles, seed), 1, 2)
     label_value, score, star = np.split(normals, np.cumsum(counts)[:2], axis=1)
-    # the first coordinates of a Sobol sequence are its best: they go to the label and the scores
+    # the first coordinates of a Sobol sequence are the most uniform: they go to the label and the values
     score = _whole(score, length)
     if issubclass(task_type, SpikedSLR):
         star = star[:, :0]
@@ -125,13 +127,16 @@ def _base_normals(points: Points) -> Base:
     else:
         half = np.abs(star) / np.sqrt(2) if star.shape[1] else np.zeros((scrambles, 1, normals.shape[-1]))
         star = np.concatenate([half, -half], axis=1)[:, :length]
-    if star.shape[1] > 1 and not infinite:  # in every other sample the relevant token is not the one of largest score
+    if star.shape[1] > 1 and not infinite:  # in half of the samples another token than the relevant has the top score
         star[:, :2, 1::2] = star[:, 1::-1, 1::2]
     return Base(*(np.ascontiguousarray(x) for x in (label_value[:, 0], label_value[:, 1:], score, star)))
 
 
 def _whole(normals: np.ndarray, length: int) -> np.ndarray:
-    """Normals for every token; from one fewer, those of them that sum to zero."""
+    """Return normals for every token, (scrambles, length, n).
+
+    Given length - 1 normals, a Helmert matrix maps them to `length` normals that sum to zero.
+    """
     if normals.shape[1] == length:
         return normals
     if length == 1:
@@ -141,7 +146,10 @@ def _whole(normals: np.ndarray, length: int) -> np.ndarray:
 
 
 def _with_first_largest(normals: np.ndarray) -> np.ndarray:
-    """Independent normals given that the first is the largest: a smooth map of the cube."""
+    """Return independent normals conditioned on the first being the largest, (scrambles, length, n).
+
+    The map from the unit cube is smooth, as Sobol points need it.
+    """
     length = normals.shape[1]
     log_u = special.log_ndtr(normals)
     largest = special.ndtri_exp(log_u[:, :1] / length)
@@ -153,9 +161,11 @@ def _with_first_largest(normals: np.ndarray) -> np.ndarray:
 
 
 def fields(task_type: type[SingleLocation], law: dict[str, Any], order: Order, base: Base) -> Sample:
-    r"""eq:ridge-fields. $y = \sqrt{1 + \Delta^2}a$, $w_{z,l} = \sqrt{q_v}h_l$ except $w_{z,1} = \frac{m_vy}{1 +
-    \Delta^2} + \sqrt{q_v - \frac{m_v^2}{1 + \Delta^2}}h_1$; spiked $w_\chi = \sqrt{q_k}g + \sqrt\mu m_ke_1$, max
-    $w_\chi = m_k\chi^* + \sqrt{q_k - m_k^2}g$. One scrambling.
+    r"""eq:ridge-fields. Return the labels (n,) and the score and value fields (tokens, n) of one scrambling.
+
+    $y = \sqrt{1 + \Delta^2}a$, $w_{z,l} = \sqrt{q_v}h_l$ except $w_{z,1} = \frac{m_vy}{1 + \Delta^2} + \sqrt{q_v -
+    \frac{m_v^2}{1 + \Delta^2}}h_1$; spiked $w_\chi = \sqrt{q_k}g + \sqrt\mu m_ke_1$, max $w_\chi = m_k\chi^* +
+    \sqrt{q_k - m_k^2}g$.
     """
     T = 1 + law["noise"] ** 2
     y = jnp.sqrt(T) * base.label
@@ -170,10 +180,11 @@ def fields(task_type: type[SingleLocation], law: dict[str, Any], order: Order, b
 
 
 def place(law: dict[str, Any], base: Base) -> tuple[Any, Any]:
-    """For max: the posterior of the place (tokens, n), and the weight of a sample in which it is the first.
+    """Return, for the max task, the posterior of the relevant place (tokens, n) and the weight of each sample (n,).
 
-    At a finite snr half of the samples have the largest score first, half one of the others, each as often as its
-    posterior says. Scores without an order would be weighted by what is almost an indicator.
+    The relevant token is the first. At a finite snr half of the samples have the largest score there and half have it
+    elsewhere; the weight makes each case as frequent as its posterior says. Scores drawn without this order would have
+    weights that are almost an indicator function. At an infinite snr the posterior is None and all weights are 1.
     """
     if "snr" not in law:  # an infinite snr is not among the traced numbers; the first is the largest by construction
         return None, jnp.ones_like(base.label)
@@ -186,7 +197,7 @@ def place(law: dict[str, Any], base: Base) -> tuple[Any, Any]:
 def settled(
     task_type: type[SingleLocation], activation: type[Activation], law: Any, c: Any, order: Order, base: Base
 ) -> Minima:
-    """The proximal map of every sample, the slow ones solved again by themselves."""
+    """Return the proximal map of every sample; those that did not converge are solved again, with more steps."""
     found = _minima(task_type, activation, law, c, order, base)
     late = np.nonzero(np.asarray(found.left) > _FAR)
     count = late[0].size
@@ -196,7 +207,7 @@ def settled(
     scores, rival, gap, left = (np.array(x) for x in found)
     for start in range(0, count, _LATE):
         mine = slice(start, min(start + _LATE, count))
-        rows, columns = (np.resize(index[mine], _LATE) for index in late)  # one size, one compilation
+        rows, columns = (np.resize(index[mine], _LATE) for index in late)  # always _LATE, so that it compiles once
         picked = Sample(*(np.moveaxis(np.asarray(x)[rows, ..., columns], 0, -1) for x in sample))
         again = patient(activation, Channel(c, order.V_k[rows], order.V_v[rows]), picked)
         rows, columns, size = late[0][mine], late[1][mine], mine.stop - start
@@ -231,10 +242,12 @@ def means(
     base: Base,
     found: Minima,
 ) -> Means:
-    r"""eq:ridge-conjugates. $\hat q = \alpha E|g|^2$; by Stein's lemma, which sees where the proximal map jumps, $\hat
-    V_k = -\alpha E[g_k\cdot g]/s$ with $s$ the spread of $w_\chi$, $\hat V_v$ alike, $\hat m_v = \frac\alpha{1 +
-    \Delta^2}E[g_{v,1}(y - m_vh_1/s_v)]$; $\hat m_k = \alpha\sqrt\mu Eg_{k,1}$ (spiked), $\alpha E[g_k\cdot\chi^*] +
-    m_k\hat V_k = \alpha\mu E[g_{k,1} - p\cdot g_k]$ (max). All over $\alpha$, a scrambling each.
+    r"""eq:ridge-conjugates. Return the means over the fields that give the conjugates divided by $\alpha$, (rows,).
+
+    $\hat q = \alpha E|g|^2$; by Stein's lemma, which includes the jumps of the proximal map, $\hat V_k = -\alpha
+    E[g_k\cdot g]/s$ with $s$ the spread of $w_\chi$, $\hat V_v$ alike, $\hat m_v = \frac\alpha{1 + \Delta^2}E[g_{v,1}(y
+    - m_vh_1/s_v)]$; $\hat m_k = \alpha\sqrt\mu Eg_{k,1}$ (spiked), $\alpha E[g_k\cdot\chi^*] + m_k\hat V_k = \alpha\mu
+    E[g_{k,1} - p\cdot g_k]$ (max). Each row has its own scrambling.
     """
 
     spiked = issubclass(task_type, SpikedSLR)
@@ -255,14 +268,15 @@ def means(
         def integrands(at: Reply) -> Means:
             V_k, V_v, m_v = forms = stein(at)
             if issubclass(activation, Linear):
-                # linear attention never jumps: derivatives do as well, and the two errors all but cancel in the risk
+                # linear attention never jumps, so that derivatives are right too; the mean of the two estimators is
+                # used because their errors nearly cancel in the risk
                 V_k, V_v, m_v = ((a + b) / 2 for a, b in zip(forms, linear_response(channel, at)[1], strict=True))
             m_k = (
                 jnp.sum(at.g_k * base.star, axis=0) + order.m_k * V_k
                 if not spiked
                 else jnp.sqrt(law["snr"]) * at.g_k[0]
             )
-            if p is not None:  # the other form scatters less at a small snr
+            if p is not None:  # the second estimator of m_k scatters less at a small snr
                 here = law["snr"] * (at.g_k[0] - jnp.sum(p * at.g_k, axis=0))
                 m_k = (_EVEN * here + law["snr"] * m_k) / (_EVEN + law["snr"])
             q_k, q_v = jnp.sum(at.g_k**2, axis=0), jnp.sum(at.g_v**2, axis=0)
@@ -270,7 +284,7 @@ def means(
 
         at = reply(activation, channel, sample, found.scores)
         values = integrands(at)
-        if not issubclass(activation, Linear):  # minima of almost the same height share the sample
+        if not issubclass(activation, Linear):  # two minima of almost equal height are averaged, see SOFTENING
             other = integrands(reply(activation, channel, sample, found.rival))
             share = jax.nn.sigmoid(-found.gap / (SOFTENING * jnp.mean(at.envelope)))
             values = jax.tree.map(lambda a, b: (1 - share) * a + share * b, values, other)

@@ -17,18 +17,21 @@ from needlepoint.theory.location.ridge.solutions import Solution
 from needlepoint.theory.location.ridge.solving import solve
 
 LOWEST, HIGHEST = 1e-3, 1e3
-"""Between which the penalties are sought."""
+"""Bounds of the search for the penalties."""
 
-_GRID = (0.03, 0.3, 3.0)
-_ROUGH = 1.0  # tolerance that the first level of points meets: the same points for all penalties
-_CLOSE = 0.02  # of log penalties, where the search ends
+_GRID = (0.03, 0.3, 3.0)  # common penalties of key and value, the best of which starts the search
+_ROUGH = 1.0  # tolerance of the excess risk that the fewest points meet, so that all penalties use the same points
+_CLOSE = 0.02  # difference of log penalties at which the search ends, and within which they are at a bound
 
 
 def best_penalties(
     task: SingleLocation, model: KeyValueAttention, learner: Ridge, seed: int = 0, progress: Progress = silent
 ) -> tuple[tuple[float, float], tuple[str, ...]]:
-    """(lam_key, lam_value) of least predicted risk, and notes. The same points serve all penalties, so that the risk
-    is smooth in them but for what the iteration leaves; each solution is continued from the last."""
+    """Return the (lam_key, lam_value) of least predicted risk, and notes for the user.
+
+    All penalties are solved with the same integration points, so that the risk is a smooth function of them up to the
+    residual of the iteration; each solution is continued from the last.
+    """
     last: list[Solution] = []
     low, high = math.log(LOWEST), math.log(HIGHEST)
 

@@ -27,7 +27,8 @@ from needlepoint.theory.location.ridge.solving import TOLERANCE, solve
 def predict_ridge(
     task: SingleLocation, model: KeyValueAttention, learner: Ridge, options: PredictionOptions
 ) -> Prediction:
-    """The branch of lowest energy; a note says where starts, replicas or jumps make it doubtful."""
+    """Return the branch of lowest energy; a note says if other branches, an unstable replica symmetry or jumps of the
+    proximal map make it doubtful."""
     require_ridge(task, model)
     notes: tuple[str, ...] = ()
     resolved = learner
@@ -41,13 +42,13 @@ def predict_ridge(
 def branches(
     task: SingleLocation, model: KeyValueAttention, learner: Ridge, options: PredictionOptions, **near: Any
 ) -> list[Solution]:
-    """What solves the equations of a learner with given penalties."""
+    """Return all solutions of the equations for a learner with given penalties, the best first."""
     given = {"tol": options.tol or TOLERANCE, "seed": options.seed, "progress": options.progress}
     return solve(task, model, learner.alpha, learner.penalties, start=learner.start, **given, **near)
 
 
 def require_ridge(task: SingleLocation, model: KeyValueAttention) -> None:
-    """Refuse what the equations do not cover."""
+    """Raise an error for tasks and models that the equations do not cover."""
     if model.unit_norm:
         raise NoTheory(f"no rule for Ridge with {model!r} (a penalty chooses the norms); unit_norm=False has one.")
     if model.free_constants():
@@ -65,7 +66,7 @@ def prediction(
     found: list[Solution],
     notes: tuple[str, ...] = (),
 ) -> Prediction:
-    """The first of the solutions as a Prediction, with everything that speaks against it."""
+    """Return the first of the solutions as a Prediction, with everything that speaks against it."""
     best = found[0]
     status, judged, doubts = best.status, best.stability, []
     if status is Status.UNBOUNDED:
@@ -126,7 +127,7 @@ def prediction(
 
 
 def conjugates(solution: Solution) -> dict[str, float]:
-    """The conjugates by the names of what they belong to, and the susceptibilities V themselves."""
+    """Return the conjugates by the names of their order parameters, and the susceptibilities V."""
     hat, order = solution.conjugate, solution.order
     return {
         "key": hat.m_k,
@@ -153,7 +154,7 @@ def _apart(found: list[Solution]) -> list[str]:
 
 
 def _unheld(solution: Solution, learner: Ridge) -> str:
-    """What happens where nothing holds a weight: too few samples for penalties of zero."""
+    """Return a note that names the weights that nothing holds: too few samples for penalties of zero."""
     names = [
         name
         for name, V in (("key", solution.order.V_k), ("value", solution.order.V_v))

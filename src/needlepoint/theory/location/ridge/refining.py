@@ -24,15 +24,16 @@ from needlepoint.theory.location.ridge.solutions import (
 )
 
 DOUBTFUL = 12
-"""log2 of the most points a scrambling where a branch ends or is not to be trusted."""
+"""log2 of the most points per scrambling where a branch ends or is not trusted."""
 
 CLOSE = 0.15
-"""Share of a coordinate's scatter that it may be off by on a curve."""
+"""How far a coordinate may be from its fixed point on a curve, relative to the standard deviation between scramblings.
+"""
 
-_CHEAP, _DEAR = 16, 13  # log2 of the most points a scrambling: one-dimensional proximal maps, and the others
-_WORTH = 11  # log2 of the points a scrambling beyond which stability is looked at first
-_GAP = 0.4  # coordinates of scramblings with a wider gap between them belong to different branches
-_RATE = 0.75  # the error falls like the number of points to this power
+_CHEAP, _DEAR = 16, 13  # log2 of the most points per scrambling, for one-dimensional proximal maps and for others
+_WORTH = 11  # log2 of the points per scrambling beyond which stability is computed first: they may not be worth it
+_GAP = 0.4  # scramblings that leave a wider gap in a coordinate are on different branches
+_RATE = 0.75  # the error falls as the inverse of the number of points to this power
 
 
 def refined(
@@ -44,41 +45,44 @@ def refined(
     progress: Progress = silent,
     pooled: bool = False,
 ) -> list[Solution]:
-    """Raise the number of points, beyond those of `first`, until the excess risk is known to `tol` or it is not worth
-    more of them. Several solutions where scramblings end on different branches: these are solved `pooled`."""
+    """Return the solution with enough points that its excess risk is known to `tol`, or as many as are worth it.
+
+    Points are doubled from those of `first` on. Where scramblings end on different branches there are several
+    solutions; each is that of the mean map of all scramblings (`pooled`).
+    """
     last = DOUBTFUL if pooled else _CHEAP if coarse.is_cheap else _DEAR
     solution = first or _at_level(replace(coarse, scrambles=SCRAMBLES), name, place, tol, pooled=pooled)
     while True:
         equations = solution.equations
         groups = _groups(pack(solution.rows)) if solution.solved and not pooled else []
         if len(groups) > 1:
-            # first-order rows of few points would be as wild as the scramblings are
+            # with few points the scramblings differ too much for the first order that `pooled` relies on
             level = max(equations.log2_points, DOUBTFUL if equations.is_cheap else min(last, equations.log2_points + 1))
             finer = replace(equations, log2_points=level)
             ends = [refined(finer, name, Seed(x, place.slope), tol, pooled=True) for x in groups]
             return unlike([branch for end in ends for branch in end])
         if solution.status not in (Status.CONVERGED, Status.MAX_STEPS) or solution.excess_risk.error <= tol:
             return [solution]
-        # where the iteration did not end more points may help, but not many more
+        # where the iteration did not converge more points may help, but many more are not worth it
         most = last if solution.solved else min(last, DOUBTFUL)
         level = min(most, equations.log2_points + max(1, _more(solution.excess_risk.error, tol)))
         if level > _WORTH:
             solution = judged(solution)
-        # nor is what is not to be trusted in any case
+        # nor are more points worth it where the solution would not be trusted anyway
         if level <= equations.log2_points or (solution.stability is not None and solution.stability.hopeless):
             noisy = Status.NOISE_LIMITED if solution.status is Status.CONVERGED else solution.status
             return [replace(solution, status=noisy)]
         expected = scatter(pack(solution.rows)) * falls(level - equations.log2_points)
-        close = CLOSE * expected if first else 0.0  # a curve need not settle further
+        close = CLOSE * expected if first else 0.0  # on a curve (`first` is given) no more accuracy is needed
         finer = _at_level(replace(equations, log2_points=level), name, solution.seed, tol, close, pooled)
         progress(0.2 + 0.6 * level / last)
-        if solution.solved and not finer.solved:  # near the end of a branch: what fewer points say is kept
+        if solution.solved and not finer.solved:  # near the end of a branch: the solution by fewer points is kept
             return [replace(judged(solution), status=Status.NOISE_LIMITED)]
         solution = finer
 
 
 def _groups(x: np.ndarray) -> list[np.ndarray]:
-    """The centres (6,) of the groups that rows (rows, 6) fall into: a gap in one coordinate divides them."""
+    """Return the centre (6,) of each group of rows (rows, 6); a gap above _GAP in a coordinate divides two groups."""
     for column in x.T:
         order = np.argsort(column)
         gaps = np.diff(column[order])
@@ -89,12 +93,12 @@ def _groups(x: np.ndarray) -> list[np.ndarray]:
 
 
 def _more(error: float, tol: float) -> int:
-    """How many doublings of the points bring the error to `tol`; negative where it is below."""
+    """Return the number of doublings of the points that bring the error to `tol`; negative if it is below already."""
     return math.ceil(math.log2(error / tol) / _RATE) if 0 < error < math.inf else 1
 
 
 def falls(doublings: int) -> float:
-    """What the error after doublings of the points is of the error before."""
+    """Return the ratio of the errors after and before so many doublings of the points."""
     return 2.0 ** (-_RATE * doublings)
 
 
@@ -106,8 +110,8 @@ def _at_level(
     close: np.ndarray | float = 0.0,
     pooled: bool = False,
 ) -> Solution:
-    """Every scrambling's own fixed point, or `pooled` that of all of them; their mean and scatter. At first coordinates
-    may be off by `close`."""
+    """Return the solution with these points: the mean of each scrambling's own fixed point, or, if `pooled`, that of
+    their mean map. A first attempt ends within `close` of it."""
     if pooled:
         found, widen = equations.settle_pooled(place.x, no_step(tol))
         return solution_of(equations, name, found, place, tol, widen)
@@ -115,18 +119,19 @@ def _at_level(
     settled = no_step(tol)
 
     def ended(found: FixedPoints) -> bool:
-        # where the map has jumps, a curve goes on, or points are many, a share of the scatter is enough
+        # full convergence is asked for only where the map is smooth, points are few and it is not on a curve;
+        # elsewhere a step far below the differences between scramblings is enough
         strict = equations.is_smooth and equations.log2_points <= DOUBTFUL and not np.any(close)
         return bool(np.max(found.residual) <= settled) if strict else is_quiet(found, settled)
 
     found = equations.solve(rows, settled, for_all(place.slope), most=12, close=close)
     if not ended(found):
-        slope = equations.slope(found.x.mean(axis=0))  # the last one may belong elsewhere
+        slope = equations.slope(found.x.mean(axis=0))  # the Jacobian that was given may be from too far away
         found = equations.solve(found.x, settled, for_all(slope), most=30)
     few = equations.log2_points <= DOUBTFUL
-    if few and not ended(found):  # every scrambling with slopes of its own
+    if few and not ended(found):  # each scrambling with its own Jacobian
         found = equations.settle(found.x, settled, most=20)
-    if few and not is_quiet(found, settled):  # the branch may belong to the points that it was found with
+    if few and not is_quiet(found, settled):  # the branch may exist for the coarse points only: begin again
         found = equations.settle(np.repeat(STARTS[name][None], equations.scrambles, axis=0), settled, most=40)
     return solution_of(equations, name, found, place, tol)
 

@@ -25,15 +25,15 @@ from needlepoint.theory.location.ridge.equations import Equations, pack, unpack
 from needlepoint.theory.location.ridge.fields import Conjugate, Order
 from needlepoint.theory.location.ridge.stability import Stability, judge
 
-_SETTLED = 1e-5  # largest step that counts as none
-_QUIET = 0.1  # or this share of the scatter of the scramblings
-_HELD = 20.0  # log V beyond which nothing holds the weight
-_LOOSE = 1e3  # V beyond which a weight without penalty that does not settle is not held
-_SAMPLED = 16  # scramblings of a user's activation
+_SETTLED = 1e-5  # a step of the coordinates below this has converged
+_QUIET = 0.1  # so has one below this share of the largest standard deviation between scramblings
+_HELD = 20.0  # log V beyond which neither the penalty nor the data hold the weight
+_LOOSE = 1e3  # the same for V, where a penalty is zero and the iteration did not converge
+_SAMPLED = 16  # scramblings for the population risk of an activation that has no tables
 
 
 class Seed(NamedTuple):
-    """Where to look for a solution: coordinates (6,) and the Jacobian of the map there or nearby (6, 6)."""
+    """Where to start an iteration: coordinates (6,), and the Jacobian of the map there or nearby, (6, 6)."""
 
     x: np.ndarray
     slope: np.ndarray
@@ -41,12 +41,12 @@ class Seed(NamedTuple):
 
 @dataclass(frozen=True)
 class Solution:
-    """A fixed point with its errors: three standard errors of independent scramblings."""
+    """A fixed point, the mean over independent scramblings (`rows`); errors are three standard errors."""
 
     start: str
     equations: Equations
     rows: Order
-    ahead: np.ndarray  # coordinates of the rows one step further: closer to the fixed points, their means not taken
+    ahead: np.ndarray  # (scrambles, 6) one step beyond `rows`: closer to the fixed points, but no means taken there
     order: Order
     order_error: Order
     conjugate: Conjugate
@@ -57,15 +57,15 @@ class Solution:
     residual: float
     status: Status
     seed: Seed
-    stability: Stability | None = None  # where it was looked at
+    stability: Stability | None = None  # None where it was not computed
 
     @property
     def solved(self) -> bool:
-        """Do the equations hold here, well enough known or not?"""
+        """Whether the equations hold here, even if the error is above the tolerance."""
         return self.status in (Status.CONVERGED, Status.NOISE_LIMITED) and self.energy.finite
 
     def unknown(self, status: Status) -> Solution:
-        """With errors that say that nothing is known."""
+        """Return the same with this status and with infinite errors: nothing is known."""
         infinite = [math.inf] * len(self.order)
         lost = {name: Estimate(getattr(self, name).value, math.inf) for name in ("excess_risk", "train_loss", "energy")}
         errors = {"order_error": Order(*infinite), "conjugate_error": Conjugate(*infinite)}
@@ -77,21 +77,21 @@ class Solution:
 
 
 def judged(solution: Solution, near: Solution | None = None) -> Solution:
-    """With its stability, if it is solved."""
+    """Return the solution with its stability, or as it is where it has one or is not solved."""
     if solution.stability is not None or not solution.solved:
         return solution
     return replace(solution, stability=judge(solution.equations, solution.rows, near and near.stability))
 
 
 def _differ(one: Solution, other: Solution) -> bool:
-    """Do two refined solutions differ by more than their errors?"""
+    """Whether two refined solutions differ by more than their errors and a relative APART."""
     gap = np.abs(np.subtract(one.order, other.order))
     error = np.add(one.order_error, other.order_error)
     return not np.all(gap <= np.maximum(error, APART * np.abs(one.order)))
 
 
 def unlike(solutions: list[Solution]) -> list[Solution]:
-    """Without those that do not differ from an earlier one."""
+    """Return the solutions without those that coincide with an earlier one."""
     kept: list[Solution] = []
     for solution in solutions:
         if all(_differ(solution, other) for other in kept):
@@ -100,14 +100,14 @@ def unlike(solutions: list[Solution]) -> list[Solution]:
 
 
 def no_step(tol: float) -> float:
-    """The size of a step that counts as none: far below what moves the risk by `tol`."""
+    """Return the step below which the iteration has converged: far below one that moves the risk by `tol`."""
     return min(_SETTLED, tol / 300)
 
 
 def solution_of(
     equations: Equations, name: str, found: FixedPoints, place: Seed, tol: float, widen: float = 1.0
 ) -> Solution:
-    """The mean of the rows that were found and its errors, from what the rows differ by times `widen`."""
+    """Return the mean of the rows that were found; its errors are from the differences between rows, times `widen`."""
     order = unpack(found.x)
     means = equations.means(order)
     hat, energy = equations.conjugates(means), equations.energy(order, means)
@@ -120,7 +120,7 @@ def solution_of(
     elif max(math.log(centre.V_k), math.log(centre.V_v)) > _HELD:
         status = Status.UNBOUNDED
     elif status is Status.MAX_STEPS and 0.0 in equations.penalties and max(centre.V_k, centre.V_v) > _LOOSE:
-        status = Status.UNBOUNDED  # on its way there
+        status = Status.UNBOUNDED  # still growing when the steps ran out
     solution = Solution(
         name,
         equations,
@@ -137,17 +137,17 @@ def solution_of(
         status,
         Seed(pack(centre) if finite else place.x, place.slope),
     )
-    # rows that never left their common start do not differ, which is no accuracy
+    # rows that never left their common start do not differ, which must not pass for a small error
     return solution if status is Status.CONVERGED else solution.unknown(status)
 
 
 def is_quiet(found: FixedPoints, settled: float) -> bool:
-    """Is what the iteration still moves far below what the scramblings differ by?"""
+    """Whether every row's last step is below `settled`, or far below the differences between scramblings."""
     return bool(np.all(found.residual <= max(settled, _QUIET * np.max(scatter(found.x)))))
 
 
 def scatter(x: np.ndarray) -> np.ndarray:
-    """What the scramblings differ by, coordinate by coordinate."""
+    """Return the standard deviation between scramblings of each coordinate, (6,)."""
     return np.std(x, axis=0, ddof=1)
 
 
@@ -156,17 +156,18 @@ def _widened(estimate: Estimate, factor: float) -> Estimate:
 
 
 def _estimate(rows: np.ndarray) -> Estimate:
-    """Mean over scramblings and three of its standard errors."""
+    """Return the mean over scramblings with three standard errors."""
     return Estimate(float(np.mean(rows)), 3 * float(np.std(rows, ddof=1)) / math.sqrt(len(rows)))
 
 
 def excess_risk(equations: Equations, rows: Order, centre: Order) -> Estimate:
-    """eq:ridge-test. The population risk at the mean overlaps; its error from the rows, to first order."""
+    """eq:ridge-test. Return the population risk at the mean overlaps `centre`; its error is from the differences
+    between the rows, to first order."""
     if not all(math.isfinite(x) for x in centre):
         return Estimate(math.nan, math.inf)
     form = functools.partial(_value_form, equations.task, equations.model)
     here, noise = form(centre.m_k, centre.q_k)
-    # derivatives along k* with the part of k beyond it held, and along the square of that part
+    # derivatives by m_k at a fixed part of k orthogonal to k*, and by the square of that part
     rest = centre.q_k - centre.m_k**2
     h = 1e-3 * math.sqrt(centre.q_k)
     by_m = (form(centre.m_k + h, (centre.m_k + h) ** 2 + rest)[0] - here) / h
@@ -182,7 +183,7 @@ def excess_risk(equations: Equations, rows: Order, centre: Order) -> Estimate:
 def _value_form(
     task: SingleLocation, model: KeyValueAttention, key: float, key_sq: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(A, B) of eq:value-form and their errors: by tables, or sampled where there are none."""
+    """Return (A, B) of eq:value-form and their errors, each (2,): by tables, or by sampling where there are none."""
     if model.activation.form != "general":
         with contextlib.suppress(TooSteep):
             return np.array(Risk(task, model).value_form({}, key, key_sq, 1.0)), np.zeros(2)

@@ -29,12 +29,12 @@ from needlepoint.theory.location.ridge.solutions import (
 )
 
 TOLERANCE = 3e-3
-"""Of the excess risk, three standard errors of the scramblings."""
+"""Default tolerance of the excess risk, which its error (three standard errors over the scramblings) has to meet."""
 
-_NEARLY = 3e-3  # largest step that counts as none where starts are followed to see whether they end apart
-_TREND = 0.3  # longest step that a curve's trend foretells
-_MIXED = 3  # neighbours that a trend is read off where their points differ
-_AMPLE = 0.5  # share of the tolerance below which half as many points will do
+_NEARLY = 3e-3  # step below which starts are no longer followed; enough to see whether they end farther than APART
+_TREND = 0.3  # largest move of a coordinate by extrapolation from the neighbours
+_MIXED = 3  # neighbours that are extrapolated from where they were solved with different numbers of points
+_AMPLE = 0.5  # share of the tolerance: if the neighbour's error is below it, half as many points are tried
 
 
 def solve(
@@ -50,12 +50,12 @@ def solve(
     careful: bool = True,
     progress: Progress = silent,
 ) -> list[Solution]:
-    """The branches that the starts lead to, the one of lowest energy first and with its stability.
+    """Return the branches that the starts lead to with their stability, the one of lowest energy first.
 
-    `near` are solutions at neighbouring parameters, the nearest last, by their distance from these parameters: this
-    one is continued from them instead of being sought, or sought as well where it or the nearest is not to be trusted.
-    `careful=False` skips that search beside an untrusted neighbour, and looks at stability only before many points are
-    spent.
+    `near` has solutions at neighbouring parameters by their distance from these parameters, the nearest last. The
+    solution is continued from them instead of being searched for from the starts; if it or the nearest neighbour is
+    not trusted, the starts are followed too. `careful=False` skips that check from the cold starts, and computes the
+    stability only before many points are spent.
     """
     coarse = Equations(task, model, alpha, penalties, COARSE, 1, seed)
     led = _continued(coarse, near, tol, careful) if near else None
@@ -64,6 +64,7 @@ def solve(
     wanted = {"both": tuple(STARTS), "random": ("uninformed",), "informed": ("informed",)}[start]
     starts = {name: STARTS[name] for name in wanted}
     if led is not None:
+        # the continued solution is enough if the flow stays there and the cold starts lead to it too
         ends = [coarse.settle(x[None], _NEARLY).x[0] for x in (*starts.values(), led.seed.x)]
         noise = 3 * scatter(pack(led.rows)) * falls(COARSE - led.equations.log2_points)
         stays = np.all(np.abs(ends[-1] - led.seed.x) < APART + noise)
@@ -73,8 +74,9 @@ def solve(
     places = sought(coarse, starts)
     progress(0.2)
     ends = [refined(p.equations, p.start, Seed(p.x, p.slope), tol, progress=progress) for p in places]
-    found = unlike([branch for end in ends for branch in end])  # some were apart by the noise of the first few points
-    # energies are compared among solved points only: where the iteration did not end they can be lower
+    # branches that the noise of the coarse rule kept apart may coincide after refining
+    found = unlike([branch for end in ends for branch in end])
+    # only solved points are compared: where the iteration did not converge the energy can be too low
     found = [s for s in found if s.solved] or found[:1]
     if careful:
         found = [judged(s) for s in found]
@@ -82,29 +84,35 @@ def solve(
 
 
 def _rank(solution: Solution) -> tuple[float, float]:
-    """By energy; but where replica symmetry is unstable the energy is a bound from below, the looser the more unstable,
-    so that what is trusted comes first, and then what is less unstable."""
+    """Return the sorting key: the energy, after the replicon where replica symmetry is unstable.
+
+    There the energy is only a lower bound, the looser the more unstable, so that trusted solutions come first and then
+    the less unstable ones.
+    """
     judged = solution.stability
     return (judged.replicon if judged is not None and judged.doubts else 0.0, solution.energy.value)
 
 
 def _continued(coarse: Equations, near: Mapping[float, Solution], tol: float, careful: bool = True) -> Solution | None:
-    """Each scrambling from where its neighbours' solutions point; None where that does not settle."""
+    """Return the solution continued from its neighbours, each scrambling from its own extrapolated point.
+
+    None where that does not converge or splits into branches, so that the starts have to be followed.
+    """
     last = list(near.values())[-1]
-    # fewer points only where they will surely do: a second attempt costs more than is saved
+    # half as many points only where they surely suffice: a second attempt costs more than they save
     level = max(COARSE, last.equations.log2_points - int(last.excess_risk.error < _AMPLE * tol))
     if not last.trusted:
         level = min(level, DOUBTFUL)
     equations = replace(coarse, log2_points=level, scrambles=SCRAMBLES)
     x, slope = _foretold(near), last.seed.slope
-    if level > COARSE + 1:  # a new slope costs less than a step
+    if level > COARSE + 1:  # a new Jacobian by the coarse rule costs less than one step with so many points
         slope = coarse.slope(x.mean(axis=0))
     settled, close = no_step(tol), CLOSE * scatter(pack(last.rows)) * falls(level - last.equations.log2_points)
     found = equations.solve(x, settled, for_all(slope), most=2, close=close)
     if not _near(found, settled, close):
         slope = coarse.slope(found.ahead.mean(axis=0))
         found = equations.solve(found.ahead, settled, for_all(slope), most=12, close=close)
-    if not _near(found, settled):  # this point may scatter much less than its neighbour
+    if not _near(found, settled):  # `close` is from the neighbour, whose scramblings may differ much more than these
         closer = CLOSE / 2 * scatter(found.x)
         found = equations.solve(found.ahead, settled, for_all(slope), most=12, close=closer)
     if not _near(found, settled):
@@ -119,7 +127,7 @@ def _continued(coarse: Equations, near: Mapping[float, Solution], tol: float, ca
     if solution.stability.doubts:
         if solution.excess_risk.error <= tol:
             return solution
-        # more points are not worth it, or might dispel the doubts
+        # hopeless: more points would not dispel the doubts. Otherwise they might, and the starts are followed
         return replace(solution, status=Status.NOISE_LIMITED) if solution.stability.hopeless else None
     branches = refined(coarse, last.start, place, tol, solution)
     solution = judged(branches[0], solution)
@@ -127,18 +135,19 @@ def _continued(coarse: Equations, near: Mapping[float, Solution], tol: float, ca
 
 
 def _near(found: FixedPoints, settled: float, close: np.ndarray | None = None) -> bool:
-    """Is it quiet, and every coordinate closer to its fixed point than `close`, in the mean square over rows that do
-    not stand yet? Without `close`, than a share of what the scramblings differ by."""
+    """Whether steps are small and every coordinate is within `close` of its fixed point, as a root mean square over the
+    rows (those that have converged count as 0). Without `close` the bound is CLOSE times the scatter of the rows."""
     off = np.where((found.residual > settled)[:, None], found.ahead - found.x, 0.0)
     share = CLOSE * scatter(found.x) if close is None else close
     return is_quiet(found, settled) and bool(np.all(np.sqrt(np.mean(off**2, axis=0)) <= share))
 
 
 def _foretold(near: Mapping[float, Solution]) -> np.ndarray:
-    """Coordinates (scrambles, 6): the polynomial through the neighbours, read off at distance 0.
+    """Return extrapolated coordinates (scrambles, 6): the polynomial through the neighbours, evaluated at distance 0.
 
-    Through those with the same points as the last, scrambling by scrambling. Where they are too few, through the
-    means of the nearest: these differ by noise, which a high degree would amplify.
+    It goes through the neighbours with the same number of points as the last, scrambling by scrambling. Where these are
+    too few, it goes through the means of the nearest ones: their rules differ, and a polynomial of high degree would
+    amplify that noise.
     """
     last = list(near.values())[-1]
     x = last.ahead

@@ -19,18 +19,19 @@ from needlepoint.theory.location.ridge.equations import COARSE, Equations
 from needlepoint.theory.location.ridge.fields import Base, Order, fields, place
 
 JUMPS, SHARE = 0.15, 0.03
-"""Jump weights that are surely beyond this are not trusted, unless the penalty holds the weights so firmly that jumps
-are less than this share of it: training from different starts was seen to disagree."""
+"""A solution is not trusted if its jump weight exceeds JUMPS by three standard errors and its jump share exceeds SHARE
+(the penalty then does not hold the weights firmly): beyond, training from different starts was seen to disagree."""
 
-_CLEAR = 0.7  # replicons below this need no second look
-_POINTS = 12  # log2 of the points a scrambling that stability is judged with; its means have heavy tails
-_SPARE = 13  # or so many, if they were used before
-_IDLE = 1e-9  # share of what holds a weight below which its forces do not depend on it
-_FLAT = 1e-4  # slope times V_k below which a rival is a minimum
+_CLEAR = 0.7  # a replicon below this, by five standard errors, is accepted with few points
+_POINTS = 12  # log2 of the points per scrambling that decide on stability; its means have heavy tails
+_SPARE = 13  # highest log2 of points that replaces _POINTS where the solution has used it: its minima can be reused
+_IDLE = 1e-9  # response of the forces times V (their share in what holds a weight) below which they count as constant
+_FLAT = 1e-4  # slope times V_k (about the distance of a score to its minimum) below which a rival is a minimum
 
 
 class Responses(NamedTuple):
-    """Means of the derivatives of the forces, over a scrambling each: squares of the blocks, and minus the traces."""
+    """Means of the derivatives of the forces, (rows,): squared norms of their blocks, minus their traces, and the share
+    of samples with a rival minimum."""
 
     kk: Any
     kv: Any
@@ -42,10 +43,12 @@ class Responses(NamedTuple):
 
 @dataclass(frozen=True)
 class Stability:
-    """`replicon` is below 1 where the replica-symmetric point is stable; `jump_weight` is what jumps of the
-    proximal map add to the conjugate of a susceptibility, over the rest of it, and `jump_share` over all that holds the
-    weight, penalty included; `rivals` the share of samples with more than one minimum. Errors are standard errors over
-    the scramblings."""
+    """What is known of the stability of a replica-symmetric solution, with standard errors over the scramblings.
+
+    `replicon`: below 1 where the solution is stable. `jump_weight`: the part of the conjugate of a susceptibility that
+    comes from jumps of the proximal map, relative to the rest of it; `jump_share`: the same relative to all that holds
+    the weight, penalty included. `rivals`: the share of samples with more than one minimum. `matrix`: A of eq:replicon.
+    """
 
     replicon: float
     replicon_error: float
@@ -57,17 +60,17 @@ class Stability:
 
     @property
     def is_clear(self) -> bool:
-        """Does this need no second look?"""
+        """Whether it is stable beyond doubt, so that more points are not needed to decide."""
         return self.replicon + 5 * self.replicon_error < _CLEAR and self.rivals == 0
 
     @property
     def jumping(self) -> bool:
-        """Do jumps of the proximal map carry weight?"""
+        """Whether jumps of the proximal map are too important for the answer to be trusted."""
         return abs(self.jump_weight) - 3 * self.jump_error > JUMPS and self.jump_share > SHARE
 
     @property
     def doubts(self) -> list[str]:
-        """What speaks against the replica-symmetric answer."""
+        """Return what speaks against the replica-symmetric answer; empty if nothing does."""
         found = []
         if self.replicon >= 1:
             found.append(f"replica symmetry is unstable (replicon {self.replicon:.3g} >= 1)")
@@ -80,15 +83,18 @@ class Stability:
 
     @property
     def hopeless(self) -> bool:
-        """Will more points leave the doubts as they are?"""
+        """Whether there are doubts that more points would not remove."""
         return bool(self.doubts) and not 1 <= self.replicon < 1 + 5 * self.replicon_error
 
 
 def judge(equations: Equations, order: Order, near: Stability | None = None) -> Stability:
-    """Stability at one order a scrambling: by few points where they leave no doubt, otherwise by a fixed number, and by
-    that at once where the stability of a neighbour was not clear."""
+    """Return the stability at `order`, which has one row per scrambling.
+
+    Few points are used where they leave no doubt, otherwise _POINTS; these at once where a neighbour's stability
+    (`near`) was not clear.
+    """
     judged, mine = None, equations.log2_points
-    enough = mine if _POINTS <= mine <= _SPARE else _POINTS  # their minima are known
+    enough = mine if _POINTS <= mine <= _SPARE else _POINTS  # the solution's own level has its minima computed already
     levels = (COARSE, enough) if near is None or near.is_clear else (enough,)
     for level in levels if equations.is_cheap else (min(_POINTS, mine),):
         judged = stability(equations if level == mine else replace(equations, log2_points=level), order)
@@ -120,7 +126,7 @@ def _responses(
             return mean(jnp.sum(block**2, axis=(0, 1)))
 
         rivals = jnp.isfinite(found.gap)
-        if not issubclass(activation, Linear):  # which has one minimum
+        if not issubclass(activation, Linear):  # linear attention has one minimum and no rivals
             slope = curvature(activation, channel, sample, found.rival).slope
             rivals &= jnp.max(jnp.abs(slope), axis=0) * order.V_k < _FLAT
         return Responses(
@@ -136,9 +142,11 @@ def _responses(
 
 
 def stability(equations: Equations, order: Order) -> Stability:
-    r"""eq:replicon. $A = \alpha\begin{pmatrix}V_k^2E|G_{kk}|^2 & V_k^2E|G_{kv}|^2\\V_v^2E|G_{vk}|^2 &
-    V_v^2E|G_{vv}|^2\end{pmatrix}$; the replicon is its spectral radius. The jump weight is $\hat V$ by Stein's lemma
-    over $\hat V$ by the derivative, minus 1: the derivative does not see the jumps. One order a scrambling.
+    r"""eq:replicon. Return the stability at `order`, which has one row per scrambling.
+
+    $A = \alpha\begin{pmatrix}V_k^2E|G_{kk}|^2 & V_k^2E|G_{kv}|^2\\V_v^2E|G_{vk}|^2 & V_v^2E|G_{vv}|^2\end{pmatrix}$;
+    the replicon is its spectral radius. The jump weight is $\hat V$ by Stein's lemma over $\hat V$ by the derivative,
+    minus 1: the derivative does not include the jumps.
     """
     total, stein = equations.averaged(_responses, order), equations.means(order).conjugate
     rows = order.m_k.size
@@ -147,7 +155,7 @@ def stability(equations: Equations, order: Order) -> Stability:
     A[:, 1, 0], A[:, 1, 1] = order.V_v**2 * total.kv, order.V_v**2 * total.vv
     A *= equations.alpha
     replicons = np.max(np.abs(np.linalg.eigvals(A)), axis=1)
-    # the two sides see the same jumps; the larger weight counts, and that of a side without forces is none
+    # key and value jump together, so the larger weight counts; where forces are constant there is no weight to divide
     slopes, stein = np.stack([total.trace_k, total.trace_v]), np.stack([stein.V_k, stein.V_v])
     typical = slopes.mean(axis=1, keepdims=True)
     idle = equations.alpha * np.abs(typical) * np.mean([order.V_k, order.V_v], axis=1, keepdims=True) < _IDLE
