@@ -17,14 +17,15 @@ from needlepoint.theory.indexed.fields import Base, Means, State, means, means_o
 
 Model = TiedAttention | DirectAttention
 
-_LEAST = 1e-12  # of the pull towards the target, which is positive at a solution
-_FLATTEST = 1e-12  # of the curvature
-_ROUGH, _MOST = 1e-4, 80
-_ENOUGH = 1e-3  # a step that may end the search where minima jump from node to node, so that it shrinks no more
+_LEAST = 1e-12  # lower bound of the conjugate m, the pull towards the target, which is positive at a solution
+_FLATTEST = 1e-12  # lower bound of the conjugate Sigma, a curvature
+_ROUGH, _MOST = 1e-4, 80  # step at which the Jacobian is computed, and most steps of each iteration
+_ENOUGH = 1e-3  # a step that may end the iteration if it stops shrinking, because minima jump from node to node
 
 
 class Learned(NamedTuple):
-    """The conjugates, and the law of what is learned: eta (S0 + delta Z - eps)_+, without the cut if it is direct."""
+    """The conjugates m, q, Sigma, and the law of the learned matrix: eta (S0 + delta Z - eps)_+ for tied attention, eta
+    (S0 + delta Z) for direct."""
 
     m: float
     q: float
@@ -36,7 +37,7 @@ class Learned(NamedTuple):
 
 @dataclass(frozen=True)
 class Equations:
-    """The equations of one problem, a rule of integration (blocks of nodes) for every row."""
+    """The equations of one problem; every row has its own rule of integration, which is a tuple of blocks of nodes."""
 
     task: AttentionIndexed
     model: Model
@@ -44,7 +45,8 @@ class Equations:
     penalty: float
     rules: tuple[tuple[Base, ...], ...]
     minima: dict[tuple[int, int], Any] | None = field(default_factory=dict, compare=False)
-    """Of every block of a rule, as the last step found them; None if every step is to seek them afresh."""
+    """Minima of every (row, block) as the last step found them, where the next step starts; None if every step is to
+    search for them afresh."""
 
     @property
     def law(self) -> FreeSum:
@@ -57,7 +59,8 @@ class Equations:
         return {"beta": self.model.beta, "beta_star": self.task.beta_star, "Q": Q, "Q0": Q0}
 
     def means(self, row: int, state: State, tested: tuple[Base, ...] | None = None) -> Means:
-        """All means, with minima sought afresh; the test losses, which need none, over a rule of their own."""
+        """Return all means by the rule of a row, with minima searched for afresh. The test losses need no minima and
+        are taken over the rule `tested`, if given."""
         tokens, numbers, rule = self.task.tokens, self.numbers, self.rules[row]
         parts = [means(tokens, numbers, state, base, starts(numbers, state, base)) for base in rule]
         bends = [response(tokens, numbers, state, base, known) for base, (_, known) in zip(rule, parts, strict=True)]
@@ -71,7 +74,8 @@ class Equations:
         return Means(*_sums([means_of_nothing(self.task.tokens, numbers, base) for base in self.rules[row]]))
 
     def moved(self, row: int, state: State) -> State:
-        """One step of the equations. Minima are sought where the last step found them."""
+        """Return the state after one step of the equations. Minima are searched for from where the last step found
+        them."""
         row, numbers, parts = row % len(self.rules), self.numbers, []
         for i, base in enumerate(self.rules[row]):
             known = None if self.minima is None else self.minima.get((row, i))
@@ -83,8 +87,9 @@ class Equations:
         return self.updated(self.learned(Means(*_sums(parts))))
 
     def learned(self, found: Means) -> Learned:
-        r"""eq:indexed-law. $\delta = \sqrt{\hat q}/\hat m$, $\epsilon = 2\tilde\lambda/\hat m$, $\eta = \hat
-        m/\hat\Sigma$; direct $\eta = \hat m/(\hat\Sigma + 4\lambda)$, $\epsilon = 0$."""
+        r"""eq:indexed-law. Return the conjugates and the law of the learned matrix: $\delta = \sqrt{\hat q}/\hat m$,
+        $\epsilon = 2\tilde\lambda/\hat m$, $\eta = \hat m/\hat\Sigma$; direct $\eta = \hat m/(\hat\Sigma + 4\lambda)$,
+        $\epsilon = 0$."""
         m, q, Sigma = (self.alpha * x for x in (found.m, found.q, found.Sigma))
         m, Sigma = max(m, _LEAST), max(Sigma, _FLATTEST)
         if isinstance(self.model, DirectAttention):
@@ -92,8 +97,9 @@ class Equations:
         return Learned(m, q, Sigma, math.sqrt(q) / m, 2 * self.penalty / m, m / Sigma)
 
     def updated(self, learned: Learned) -> State:
-        r"""eq:indexed-equations. $q = \eta^2J$, $m = \eta(J - \frac\delta2\partial_1J - \frac\epsilon2\partial_2J)$,
-        $\Sigma = \frac{\partial_1J}{2\delta\hat\Sigma}$; direct $m = \eta Q_0$, $q = \eta^2(Q_0 + \delta^2)$, $\Sigma =
+        r"""eq:indexed-equations. Return the overlaps and the susceptibility of the learned matrix: $q = \eta^2J$, $m =
+        \eta(J - \frac\delta2\partial_1J - \frac\epsilon2\partial_2J)$, $\Sigma =
+        \frac{\partial_1J}{2\delta\hat\Sigma}$; direct $m = \eta Q_0$, $q = \eta^2(Q_0 + \delta^2)$, $\Sigma =
         \frac1{\hat\Sigma + 4\lambda}$."""
         delta, eps, eta = learned.delta, learned.eps, learned.eta
         if isinstance(self.model, DirectAttention):
@@ -103,22 +109,25 @@ class Equations:
         return State(float(eta * at.overlap), float(eta**2 * at.J), float(at.d1 / (2 * delta * learned.Sigma)))
 
     def map(self, x: np.ndarray) -> np.ndarray:
-        """In the coordinates log q, atanh(m / sqrt(q Q)), log Sigma: (rows, 3)."""
+        """Return the states after one step, in the coordinates log q, atanh(m / sqrt(q Q)), log Sigma: (rows, 3)."""
         Q = self.numbers["Q"]
-        with np.errstate(all="ignore"):  # a step that went too far is not finite, and is taken back
+        with np.errstate(all="ignore"):  # values that are not finite after too long a step are handled by the solver
             return np.array([pack(self.moved(i, unpack(row, Q)), Q) for i, row in enumerate(np.atleast_2d(x))])
 
 
 class Found(NamedTuple):
-    """Fixed points, and the slope (3, 3) of the map there."""
+    """Fixed points, and the Jacobian (3, 3) of the map there."""
 
     points: FixedPoints
     slope: np.ndarray
 
 
 def fixed_point(equations: Equations, start: State, tol: float, slope: np.ndarray | None = None) -> Found:
-    """From one start for every row: damped with acceleration, then by Newton steps with the slope found there. A slope
-    that is known, of a coarser rule or a neighbour, saves the first part. The last steps seek all minima afresh."""
+    """Return the fixed point of every row, all from one start, and the Jacobian of the map there.
+
+    A damped and accelerated iteration comes near, and Newton steps with the Jacobian found there end it. A `slope` that
+    is known from a coarser rule or a neighbour replaces the first part. The last steps search for all minima afresh.
+    """
     x = np.repeat(pack(start, equations.numbers["Q"])[None], len(equations.rules), axis=0)
     if slope is None:
         one = replace(equations, rules=equations.rules[:1])  # the first rule's minima stay known

@@ -14,18 +14,18 @@ from needlepoint.channels.matrix_proximal import attention, descend, loss, pull
 from needlepoint.numerics.gaussian import sobol_normals
 
 BLOCK = 1024
-"""Nodes that are computed at once: one shape, so that a number of tokens compiles once."""
+"""Nodes that are computed at once: blocks have one shape, so that every number of tokens compiles once."""
 
 _CUT = 1e-8  # weight of a node, relative to the largest, below which it is left out
 RADIUS = math.sqrt(-2 * math.log(_CUT))
-"""Of a lattice."""
+"""Radius of a lattice, where the Gaussian weight is _CUT."""
 
-_FAR = 1e-4  # distance to a minimum, relative to its size, that is not settled
-_APART = 1e-3  # minima whose coordinates differ by more, relative to their size, are two
+_FAR = 1e-4  # last step, relative to 1 + the largest coordinate, above which a minimum has not converged
+_APART = 1e-3  # distance, relative to 1 + the largest coordinate, above which two ends are different minima
 
 
 class State(NamedTuple):
-    """Overlaps of the learned matrix with the target and itself, and its susceptibility."""
+    """Overlaps of the learned matrix with the target (m) and with itself (q), and its susceptibility (Sigma)."""
 
     m: Any
     q: Any
@@ -33,8 +33,9 @@ class State(NamedTuple):
 
 
 class Means(NamedTuple):
-    """Conjugates over alpha, training loss, the share of sequences with more than one minimum, and of those that are
-    not settled in one; with the square of the response and the test losses, which no equation needs."""
+    """Means over the fields: the conjugates divided by alpha, the training loss, the shares of sequences with more than
+    one minimum (`rivals`) and of those that did not converge (`left`). The equations do not need the others: the mean
+    square of the response, and the test losses with noisy (`test`) and clean labels."""
 
     m: Any
     q: Any
@@ -48,7 +49,8 @@ class Means(NamedTuple):
 
 
 class Base(NamedTuple):
-    """Weights (n,) and standard normals (N, n) of the labels' scores and of what is added to them."""
+    """Nodes: weights (n,), and standard normals (N, n) for the scores behind the labels and for the independent part of
+    the fields."""
 
     weight: Any
     label: Any
@@ -57,33 +59,36 @@ class Base(NamedTuple):
 
 @functools.lru_cache(maxsize=8)
 def lattice(spacing: float) -> tuple[Base, ...]:
-    """Two tokens: the points (k + 1/2) spacing of a lattice in four dimensions, of which a quarter is enough. The loss
-    does not change if all scores change sign, or if the tokens are swapped."""
+    """Return the blocks of nodes for two tokens: the points (k + 1/2) spacing of a lattice in four dimensions.
+
+    A quarter of them is enough, because the loss does not change if all scores change sign or if the tokens are
+    swapped.
+    """
     half = np.arange(0.5, RADIUS / spacing) * spacing
     both = np.concatenate([-half[::-1], half])
     x1, x2, y1, y2 = (g.ravel() for g in np.meshgrid(half, half, both, both, indexing="ij"))
     weight = np.exp(-(x1**2 + x2**2 + y1**2 + y2**2) / 2)
-    # the farthest last: the few blocks that they fill take the most steps
+    # the farthest nodes come last, so that only the few blocks that they fill take many steps
     kept = np.argsort(-weight, kind="stable")[: np.count_nonzero(weight > _CUT)]
     return _blocks(weight[kept], np.stack([x1, x2])[:, kept], np.stack([y1, y2])[:, kept])
 
 
 @functools.lru_cache(maxsize=8)
 def scrambled(dimension: int, log2_points: int, scrambles: int, seed: int) -> tuple[tuple[Base, ...], ...]:
-    """Any number of tokens: scrambled Sobol points, the blocks of every scrambling."""
+    """Return the blocks of nodes of every scrambling of Sobol points, for any number of tokens."""
     normals = map(_white, np.swapaxes(sobol_normals(2 * dimension, log2_points, scrambles, seed), 1, 2))
     return tuple(_blocks(np.ones(one.shape[1]), one[:dimension], one[dimension:]) for one in normals)
 
 
 def _white(normals: np.ndarray) -> np.ndarray:
-    """The same points, moved so that their means are 0 and their covariances 1: what is almost linear in them then
-    scatters far less from one scrambling to the next."""
+    """Return the points shifted and rescaled to mean 0 and covariance 1, (dimension, n): means of functions that are
+    almost linear or quadratic in them then differ far less between scramblings."""
     centred = normals - normals.mean(axis=1, keepdims=True)
     return np.linalg.solve(np.linalg.cholesky(np.cov(centred, bias=True)), centred)
 
 
 def _blocks(weight: np.ndarray, label: np.ndarray, noise: np.ndarray) -> tuple[Base, ...]:
-    """Blocks of one size, the last filled up with nodes of weight zero."""
+    """Return blocks of BLOCK nodes, the last one filled up with nodes of weight zero."""
     weight = weight / weight.sum()
     missing = -weight.size % BLOCK
     parts = [np.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, missing)]) for a in (weight, label, noise)]
@@ -93,7 +98,7 @@ def _blocks(weight: np.ndarray, label: np.ndarray, noise: np.ndarray) -> tuple[B
 
 
 def starts(law: dict[str, Any], state: State, base: Base) -> Any:
-    """(2, N, n): where minima are sought from if none is known: the fields, and what would give the labels."""
+    """Return two starts of the search for minima, (2, N, n): the fields, and the scores that reproduce the labels."""
     z0, _, omega = _fields(law, state, base)
     return jnp.stack([omega, law["beta_star"] / law["beta"] * z0])
 
@@ -106,10 +111,12 @@ def _fields(law: dict[str, Any], state: State, base: Base) -> tuple[Any, Any, An
 
 @functools.partial(jax.jit, static_argnums=0)
 def means(tokens: int, law: dict[str, Any], state: State, base: Base, known: Any) -> tuple[Means, Any]:
-    r"""eq:indexed-conjugates. Labels of $z^0 = \sqrt{2Q}x$, fields $\omega = \frac mQz^0 + s\xi$ with $\xi = \sqrt2y$
-    and $s^2 = q - m^2/Q$; with $g = (z^* - \omega)/\Sigma$ at the minimum of eq:matrix-proximal: $\hat q = \alpha
-    E|g|^2$, $\hat\Sigma = -\frac\alpha sE[g\cdot\xi]$, $\hat m = \alpha E[g\cdot(\frac{z^0}Q - \frac m{Qs}\xi)]$. A
-    block's part, and the minima (2, N, n) that were found from those that are `known`; the lower ones count.
+    r"""eq:indexed-conjugates. Return a block's part of the means, and the two minima (2, N, n) of every sequence that
+    were reached from those that are `known`; the lower of the two enters the means.
+
+    Labels of $z^0 = \sqrt{2Q}x$, fields $\omega = \frac mQz^0 + s\xi$ with $\xi = \sqrt2y$ and $s^2 = q - m^2/Q$; with
+    $g = (z^* - \omega)/\Sigma$ at the minimum of eq:matrix-proximal: $\hat q = \alpha E|g|^2$, $\hat\Sigma =
+    -\frac\alpha sE[g\cdot\xi]$, $\hat m = \alpha E[g\cdot(\frac{z^0}Q - \frac m{Qs}\xi)]$.
     """
     beta, Q = law["beta"], law["Q"]
     z0, xi, omega = _fields(law, state, base)
@@ -141,8 +148,8 @@ def means(tokens: int, law: dict[str, Any], state: State, base: Base, known: Any
 
 @functools.partial(jax.jit, static_argnums=0)
 def means_of_nothing(tokens: int, law: dict[str, Any], base: Base) -> Means:
-    r"""eq:indexed-conjugates where nothing is learned: $q = m = \Sigma = 0$, so that $g = -2\nabla\ell$ at scores of 0
-    and $\hat\Sigma = 4\alpha E\,\mathrm{tr}H$. A block's part."""
+    r"""eq:indexed-conjugates where nothing is learned. Return a block's part of the means at $q = m = \Sigma = 0$, where
+    $g = -2\nabla\ell$ at scores of 0 and $\hat\Sigma = 4\alpha E\,\mathrm{tr}H$."""
 
     def at(Q: Any) -> Any:
         z0 = jnp.sqrt(2 * Q) * base.label
@@ -165,7 +172,8 @@ def means_of_nothing(tokens: int, law: dict[str, Any], base: Base) -> Means:
 
 @functools.partial(jax.jit, static_argnums=0)
 def response(tokens: int, law: dict[str, Any], state: State, base: Base, minima: Any) -> Any:
-    r"""$E|\partial_\omega g|^2$, with $\partial_\omega g = ((1 + 2\Sigma H)^{-1} - 1)/\Sigma$. A block's part."""
+    r"""Return a block's part of $E|\partial_\omega g|^2$, with $\partial_\omega g = ((1 + 2\Sigma H)^{-1} -
+    1)/\Sigma$."""
     z0, _, omega = _fields(law, state, base)
     labels = attention(tokens, law["beta_star"], z0)
 
@@ -180,7 +188,7 @@ def response(tokens: int, law: dict[str, Any], state: State, base: Base, minima:
 
 @functools.partial(jax.jit, static_argnums=0)
 def test_losses(tokens: int, law: dict[str, Any], m: Any, q: Any, base: Base) -> tuple[Any, Any]:
-    """The mean loss of a fresh sequence with noisy and with clean labels. A block's part."""
+    """Return a block's part of the mean losses of a fresh sequence, with noisy and with clean labels."""
     xi = jnp.sqrt(2.0) * base.noise
 
     def mean(Q: Any) -> Any:

@@ -20,23 +20,23 @@ from needlepoint.theory.indexed.quadrature import JUMPING, SMOOTH, STEEPEST, Rul
 from needlepoint.theory.indexed.spectrum import spread
 
 TOLERANCE = 1e-4
-"""Of the estimation error, relative to the mean square of the target, where means are sums over a lattice."""
+"""Default tolerance of the estimation error, relative to the mean square of the target, on a lattice."""
 
 ROUGH = 1e-3
-"""The same over scattered points."""
+"""The same with scrambled Sobol points."""
 
-_SETTLED = 1e-9
-_JUMPS = 1e-3  # a step that does not shrink is at most this where minima jump from node to node
-_LITTLE = 1e-6
-_FEW = 1e-7  # sequences with more than one minimum, beyond which means over nodes jump
-_HOPELESS = 0.005  # of the sequences, with more than one minimum
-_EASY = 0.05  # penalties below this are reached along a path
-_PATH = 4.0  # each step of the path divides the penalty by at most this
+_SETTLED = 1e-9  # a step of the coordinates below this has converged
+_JUMPS = 1e-3  # largest step that is accepted as solved: minima that jump from node to node keep it from shrinking
+_LITTLE = 1e-6  # step, and q relative to the target's mean square, that tell a solution from S = 0
+_FEW = 1e-7  # share of sequences with more than one minimum above which sums over nodes jump
+_HOPELESS = 0.005  # share of sequences with more than one minimum above which more nodes are not worth it
+_EASY = 0.05  # penalties below this are approached from larger ones
+_PATH = 4.0  # each step on the way divides the penalty by at most this
 
 
 class Outcome(NamedTuple):
-    """Numbers of a solution. `distance` is the estimation error; `size` is Tr S / d for tied attention and Tr S^2 / d
-    for direct: what the penalty is on."""
+    """The numbers of a solution. `distance` is the estimation error; `size` is what the penalty multiplies, Tr S / d
+    for tied attention and Tr S^2 / d for direct; `rivals` is the share of sequences with more than one minimum."""
 
     m: float
     q: float
@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Solution:
-    """A fixed point: what is learned, and its numbers with their errors."""
+    """A fixed point: the learned matrix, and its numbers with their errors."""
 
     state: State
     learned: Learned
@@ -62,12 +62,12 @@ class Solution:
     residual: float
     replicon: float
     slope: np.ndarray | None = None
-    """Of the equations there, where they were iterated."""
+    """Jacobian (3, 3) of the equations there; None where they were not iterated."""
     coarser: tuple[np.ndarray, ...] = ()
-    """The numbers of coarser rules, the last one last."""
+    """The numbers by coarser rules, the finest of them last."""
 
     def estimate(self, name: str) -> Estimate:
-        """A number with its error, which is not known where the equations are not solved."""
+        """Return a number with its error, which is infinite where the equations are not solved."""
         return Estimate(getattr(self.value, name), self.known(getattr(self.error, name)))
 
     def known(self, error: float) -> float:
@@ -79,7 +79,7 @@ def default_tolerance(task: AttentionIndexed) -> float:
 
 
 def outcome(equations: Equations, state: State, learned: Learned, means: Means) -> Outcome:
-    """The numbers of a state that solves the equations."""
+    """Return the numbers of a state that solves the equations."""
     law = equations.law
     if isinstance(equations.model, DirectAttention):
         rank, size = 1.0, float(state.q)
@@ -103,16 +103,18 @@ def solve(
     level: int | None = None,
     progress: Progress = silent,
 ) -> Solution:
-    r"""Two tokens and more. `penalty` is $\tilde\lambda$ for tied attention and $\lambda$ for direct; it is positive.
-    The equations are followed from a solution `near`, or from large penalties. With a `level` they are solved with
-    that rule of integration alone, and no error is known."""
+    r"""Return the solution for two or more tokens, with rules fine enough that its estimation error is known to `tol`.
+
+    `penalty` is positive: $\tilde\lambda$ for tied attention and $\lambda$ for direct. The iteration starts from the
+    solution `near`, or is led down from large penalties. With a `level` only that rule of integration is used.
+    """
     tol = default_tolerance(task) if tol is None else tol
     levels = rule_levels(task, seed)
     levels = levels if level is None else levels[level : level + 1]
     first = Equations(task, model, alpha, penalty, levels[0])
-    tested = () if on_lattice(task) else levels[-1]  # scattered points are the poorer rule
+    tested = () if on_lattice(task) else levels[-1]  # Sobol points are less accurate: test losses use the most of them
     empty = _nothing(first, levels)
-    if near is not None and near.state.q > 0:  # S = 0 leads nowhere
+    if near is not None and near.state.q > 0:  # S = 0 is a fixed point, which the iteration would not leave
         start, slope = near.state, near.slope
     else:
         start, slope = _approached(first), None
@@ -129,21 +131,25 @@ def solve(
         if found.error.distance <= tol * task.target.law.square:
             return found
         if found.value.rivals > _HOPELESS and math.isfinite(found.error.distance):
-            break  # what is not to be trusted in any case is not worth more nodes
+            break  # more nodes are not worth it for an answer that will not be trusted
         if tested and before is not None and _next_error(before, found) > tol * task.target.law.square:
-            break  # nor is what stays out of reach
+            break  # nor are they where the next level would not reach the tolerance either
     assert found is not None
     return replace(found, status=Status.NOISE_LIMITED) if found.status is Status.CONVERGED else found
 
 
 def _next_error(coarse: Solution, fine: Solution) -> float:
-    """Of the next level, four times the scattered points: if it falls as they grow in number, or as it fell last."""
+    """Return the error expected at the next level, which has four times the points: it falls by a factor of four, or by
+    as much as it fell last if that was more."""
     falls = coarse.error.distance / fine.error.distance if fine.error.distance > 0 else math.inf
     return fine.error.distance / max(4.0, falls)
 
 
 def _nothing(equations: Equations, levels: Sequence[tuple[Rule, ...]]) -> Solution | None:
-    """S = 0, where the penalty is so strong that it is a minimum: the cut is above all that the data show."""
+    """Return the solution S = 0 where the penalty is so strong that it is a minimum, otherwise None.
+
+    It is a minimum where the cut eps is above the whole spectrum of S0 + delta Z.
+    """
     if isinstance(equations.model, DirectAttention):
         return None
     rows, learned = [], None
@@ -161,15 +167,15 @@ def _nothing(equations: Equations, levels: Sequence[tuple[Rule, ...]]) -> Soluti
 
 
 def _something(equations: Equations, start: State, slope: np.ndarray | None) -> bool:
-    """Whether there is also a solution that is not S = 0."""
+    """Whether the iteration from `start` converges to a solution other than S = 0."""
     found, _ = fixed_point(replace(equations, rules=equations.rules[:1]), start, _LITTLE, slope)
     return bool(np.all(found.residual <= _LITTLE) and np.all(found.x[:, 0] > math.log(_LITTLE * equations.law.square)))
 
 
 def _approached(equations: Equations) -> State:
-    """A start near the solution: small penalties are reached from larger ones, with Sigma growing as they fall."""
+    """Return a state to start from: small penalties are approached from larger ones, and Sigma grows as they fall."""
     one = replace(equations, rules=equations.rules[:1])
-    # scores that make the labels; steeper ones are made by no scores
+    # the mean square of a matrix whose scores reproduce the labels; labels steeper than STEEPEST count as that
     Q0 = one.law.square * (min(one.task.beta_star, STEEPEST) / one.model.beta) ** 2
     start = State(0.5 * math.sqrt(one.law.square * Q0), 0.6 * Q0, 2.0)
     first = max(one.penalty, _EASY)
@@ -188,7 +194,8 @@ def _at(
     coarser: Solution | None,
     tested: tuple[Rule, ...] = (),
 ) -> Solution:
-    """Every rule's own fixed point, and the error of their mean; test losses over the finer rules `tested`."""
+    """Return the mean of the fixed points of all rules with its error; test losses are over the finer rules `tested`.
+    """
     found, slope = fixed_point(equations, start, _SETTLED, slope)
     states, means, rows = _outcomes(equations, found.x, tested)
     before = () if coarser is None else (*coarser.coarser, np.array(coarser.value))
@@ -196,7 +203,7 @@ def _at(
     value, error = combined(rows, before, JUMPING if jumps else SMOOTH)
     residual = float(np.max(found.residual))
     if 100 * _SETTLED < residual <= _JUMPS:
-        # nodes whose minimum jumps: what is left to the fixed point is part of the error
+        # nodes whose minimum jumps keep the steps from shrinking: the Newton step that is left is part of the error
         rest = (replace(equations, minima=None).map(found.x) - found.x) @ np.linalg.inv(np.eye(3) - slope).T
         error = error + 2 * np.max(np.abs(_outcomes(equations, found.x + rest, tested)[2] - rows), axis=0)
     state, average = State(*np.mean(states, axis=0)), Means(*np.mean(means, axis=0))
@@ -218,7 +225,7 @@ def _at(
 def _outcomes(
     equations: Equations, points: np.ndarray, tested: tuple[Rule, ...]
 ) -> tuple[list[State], list[Means], np.ndarray]:
-    """States of the rules (rules, 3), their means, and their numbers (rules, k)."""
+    """Return the state and the means of every rule, and their numbers (rules, k)."""
     states = [unpack(x, equations.numbers["Q"]) for x in points]
     means = [equations.means(i, state, tested[i] if tested else None) for i, state in enumerate(states)]
     rows = [outcome(equations, x, equations.learned(r), r) for x, r in zip(states, means, strict=True)]
@@ -226,7 +233,8 @@ def _outcomes(
 
 
 def _replicon(equations: Equations, learned: Learned, response: float) -> float:
-    r"""eq:indexed-replicon. $\Lambda = 2\alpha E|\partial_\omega g|^2D/\hat\Sigma^2$."""
+    r"""eq:indexed-replicon. Return $\Lambda = 2\alpha E|\partial_\omega g|^2D/\hat\Sigma^2$, which is below 1 where the
+    solution is stable."""
     eps = None if isinstance(equations.model, DirectAttention) else learned.eps
     stiff = learned.m / learned.eta
     return 2 * equations.alpha * response * spread(equations.law, learned.delta, eps) / stiff**2

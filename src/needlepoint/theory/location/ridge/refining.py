@@ -27,8 +27,7 @@ DOUBTFUL = 12
 """log2 of the most points per scrambling where a branch ends or is not trusted."""
 
 CLOSE = 0.15
-"""How far a coordinate may be from its fixed point on a curve, relative to the standard deviation between scramblings.
-"""
+"""How far a coordinate may be from its fixed point on a curve, relative to its scatter between scramblings."""
 
 _CHEAP, _DEAR = 16, 13  # log2 of the most points per scrambling, for one-dimensional proximal maps and for others
 _WORTH = 11  # log2 of the points per scrambling beyond which stability is computed first: they may not be worth it
