@@ -1,4 +1,4 @@
-"""The attention-indexed model where its equations close: one token, and labels that are met exactly."""
+"""The attention-indexed model where its equations close: one token, and labels that are fitted exactly."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from needlepoint.theory.indexed.quadratic_loss import Cut
 from needlepoint.theory.indexed.solutions import Outcome, Solution, outcome
 from needlepoint.theory.indexed.spectrum import spread
 
-_ROUNDING = 1e-9  # of what is known by a root; 1e-10 was seen
-_SETTLED = 1e-7  # what may be left of the equations, in the problem's scale
+_ROUNDING = 1e-9  # error of numbers that come from a root, relative to the larger of them and Q; 1e-10 was seen
+_SETTLED = 1e-7  # largest residual of the equations, relative to Q, at which they count as solved
 
 
 def one_token(task: AttentionIndexed, model: Model, alpha: float, penalty: float) -> Solution:
-    """A quadratic loss: the linear equations, for tied attention cut and for direct attention closed."""
+    """Return the solution for one token, whose loss is quadratic: a root search for tied attention, closed formulas for
+    direct attention."""
     law, noise = task.target.law, task.noise_var
     Q = law.square + noise / 2
     if isinstance(model, DirectAttention):
@@ -41,8 +42,11 @@ def one_token(task: AttentionIndexed, model: Model, alpha: float, penalty: float
 
 
 def interpolating(task: AttentionIndexed, model: Model, alpha: float, seed: int = 0) -> Solution:
-    """No penalty and fewer sequences than the interpolation threshold: softmax meets its labels, and what it learns
-    solves the linear problem with alpha N equations. Its temperature only rescales the target."""
+    """Return the solution without a penalty and below the interpolation threshold.
+
+    There softmax fits its labels exactly, and the learned matrix solves the one-token problem with alpha N in place of
+    alpha. The temperatures only rescale the target.
+    """
     law, c = task.target.law, task.beta_star / model.beta
     a, Q = alpha * task.components, law.square + task.noise_var / 2
     if isinstance(model, DirectAttention):
@@ -62,21 +66,21 @@ def interpolating(task: AttentionIndexed, model: Model, alpha: float, seed: int 
 
 
 def _learned(cut: Cut, a: float, Q: float, penalty: float = 0.0) -> tuple[float, float, float]:
-    """m, q and what is left of the equations."""
+    """Return m, q and the largest residual of the equations."""
     q, m = float(cut.at.J), float(cut.at.overlap)
     missed = float(cut.eps * cut.stiffness(a)) - penalty if penalty else 0.0
     return m, q, max(abs(float(cut.balance(a, Q))), abs(missed))
 
 
 def _solution(equations: Equations, state: State, learned: Learned, means: Means, residual: float) -> Solution:
-    """A solution that is known to the error of its root."""
+    """Return the solution with the errors of its root: rounding and the residual."""
     law: FreeSum = equations.law
     a, scale = equations.alpha * equations.task.components, equations.numbers["Q"]
-    # 4 Sigma / (1 + 4 Sigma) is 1 where nothing but the penalty holds the matrix
+    # Sigma is infinite where nothing but a vanishing penalty holds the matrix, and 4 Sigma / (1 + 4 Sigma) is 1
     kept = 1.0 if math.isinf(state.Sigma) else 4 * state.Sigma / (1 + 4 * state.Sigma)
     tied = not isinstance(equations.model, DirectAttention)
     value = outcome(equations, state, learned, means)
-    # what is small is a difference of numbers of the problem's scale
+    # a small number is the difference of numbers of the size of Q, and has their rounding
     error = Outcome(*(_ROUNDING * max(abs(x), scale) + residual for x in value))
     error = error._replace(rank=_ROUNDING + residual, rivals=0.0)
     return Solution(
@@ -91,8 +95,9 @@ def _solution(equations: Equations, state: State, learned: Learned, means: Means
 
 
 def direct(Q0: float, noise: float, a: float, penalty: float) -> tuple[float, float, float, float]:
-    r"""eq:indexed-direct. $16\lambda\Sigma^2 + (8a + 4\lambda - 4)\Sigma - 1 = 0$, $r = \frac{8a\Sigma}{1 + 4\Sigma}$,
-    $m = rQ_0$, $Q - 2m + q = \frac{Q_0(1 - r)^2 + \Delta/2}{1 - 2a(4\Sigma/(1 + 4\Sigma))^2}$: Sigma, delta, m, q."""
+    r"""eq:indexed-direct. Return (Sigma, delta, m, q) of direct attention on one token: $16\lambda\Sigma^2 + (8a +
+    4\lambda - 4)\Sigma - 1 = 0$, $r = \frac{8a\Sigma}{1 + 4\Sigma}$, $m = rQ_0$, $Q - 2m + q = \frac{Q_0(1 - r)^2 +
+    \Delta/2}{1 - 2a(4\Sigma/(1 + 4\Sigma))^2}$."""
     b = 8 * a + 4 * penalty - 4
     if penalty > 0:
         Sigma = (

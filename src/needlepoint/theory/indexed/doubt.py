@@ -13,15 +13,16 @@ from needlepoint.theory.indexed.equations import Model
 from needlepoint.theory.indexed.solutions import Solution
 
 MANY = 1e-3
-"""A share of sequences with more than one minimum beyond this is not trusted."""
+"""Share of sequences with more than one minimum above which a solution is not trusted."""
 
-_LIST = 20  # eigenvalues from which on a list is taken for a whole spectrum rather than for kinds of eigenvalues
+_LIST = 20  # a list of at least so many eigenvalues is probably a whole spectrum, not a few kinds of eigenvalues
 
 HEAVY = 0.05
-"""Scores with an excess kurtosis above twelve times this are not taken for Gaussian."""
+"""Concentration of the target above which scores are not taken for Gaussian; their excess kurtosis is twelve times it.
+"""
 
-# shares of a value, times the root of the concentration; nine of ten settings of `benchmarks/indexed_doubt.py heavy`
-# are closer
+# how far off a metric may be, as a share of its value, is this times the square root of the target's concentration;
+# nine of ten settings of `benchmarks/indexed_doubt.py heavy` are closer
 _HEAVY = {
     "risk": 0.24,
     "clean_risk": 0.3,
@@ -32,7 +33,7 @@ _HEAVY = {
 }
 
 
-# shares of a value where sequences have several minima: a constant, and what comes with the root of the share of such
+# the same where sequences have several minima: a constant, and a multiple of the square root of the share of such
 # sequences; nine of ten settings of `benchmarks/indexed_doubt.py minima` are closer
 _MINIMA = {
     "risk": (0.1, 0.2),
@@ -46,8 +47,8 @@ _MINIMA = {
 
 @dataclass(frozen=True)
 class Doubts:
-    """Reasons in words, whether replica symmetry is among them, and how far off each metric may be as a share of its
-    value (empty where training was not asked)."""
+    """Reasons in words, whether the solution is unstable (replica symmetry, or several minima), and how far off each
+    metric may be as a share of its value (empty where that was not calibrated by training)."""
 
     reasons: tuple[str, ...] = ()
     unstable: bool = False
@@ -55,12 +56,12 @@ class Doubts:
 
 
 def doubts(task: AttentionIndexed, model: Model, found: Solution) -> Doubts:
-    """What speaks against a solution of the equations. Shares of several reasons add up."""
+    """Return what speaks against a solution of the equations. The shares of several reasons add up."""
     rank, rivals = found.value.rank, found.value.rivals
     reasons, shares, trained = [], [], True
     if found.replicon >= 1:
         reasons.append(f"replica symmetry is unstable (replicon {found.replicon:.3g} >= 1)")
-        trained = False  # no setting of the calibration was like it
+        trained = False  # the calibration by training had no such setting
     if rivals > MANY:
         reasons.append(f"{100 * rivals:.2g} % of sequences have more than one minimum")
         shares.append(minima_shares(rivals))
@@ -77,7 +78,8 @@ def doubts(task: AttentionIndexed, model: Model, found: Solution) -> Doubts:
 
 
 def not_gaussian(task: AttentionIndexed) -> tuple[str, ...]:
-    """The reason that a heavy spectrum is, with several tokens."""
+    """Return the reason not to trust Gaussian scores of several tokens, if a few directions of the target carry them.
+    """
     c = task.target.concentration
     if task.tokens == 1 or c < HEAVY:
         return ()
@@ -85,7 +87,7 @@ def not_gaussian(task: AttentionIndexed) -> tuple[str, ...]:
 
 
 def advice(task: AttentionIndexed) -> tuple[str, ...]:
-    """A note on a long list of eigenvalues, which is one law in the limit and another with one of each."""
+    """Return a note on a long list of eigenvalues: the limit has many of each, but the user may mean one of each."""
     if not isinstance(task.target, Eigenvalues) or task.tokens == 1:
         return ()
     d = task.target.smallest_d
@@ -100,10 +102,11 @@ def advice(task: AttentionIndexed) -> tuple[str, ...]:
 
 
 def heavy_shares(concentration: float) -> dict[str, float]:
-    """How far off the metrics were in training, nine times out of ten, at this concentration of the target."""
+    """Return the share of its value by which each metric may be off at this concentration of the target: training was
+    closer in nine of ten settings."""
     return {name: share * math.sqrt(concentration) for name, share in _HEAVY.items()}
 
 
 def minima_shares(rivals: float) -> dict[str, float]:
-    """The same where this share of sequences has more than one minimum."""
+    """Return the same shares where this part of the sequences has more than one minimum."""
     return {name: constant + slope * math.sqrt(rivals) for name, (constant, slope) in _MINIMA.items()}

@@ -82,7 +82,7 @@ def scrambled(dimension: int, log2_points: int, scrambles: int, seed: int) -> tu
 
 def _white(normals: np.ndarray) -> np.ndarray:
     """Return the points shifted and rescaled to mean 0 and covariance 1, (dimension, n): means of functions that are
-    almost linear or quadratic in them then differ far less between scramblings."""
+    almost linear in them then differ far less between scramblings."""
     centred = normals - normals.mean(axis=1, keepdims=True)
     return np.linalg.solve(np.linalg.cholesky(np.cov(centred, bias=True)), centred)
 
@@ -148,8 +148,8 @@ def means(tokens: int, law: dict[str, Any], state: State, base: Base, known: Any
 
 @functools.partial(jax.jit, static_argnums=0)
 def means_of_nothing(tokens: int, law: dict[str, Any], base: Base) -> Means:
-    r"""eq:indexed-conjugates where nothing is learned. Return a block's part of the means at $q = m = \Sigma = 0$, where
-    $g = -2\nabla\ell$ at scores of 0 and $\hat\Sigma = 4\alpha E\,\mathrm{tr}H$."""
+    r"""eq:indexed-conjugates where nothing is learned. Return a block's part of the means at $q = m = \Sigma = 0$:
+    there $g = -2\nabla\ell$ at scores of 0 and $\hat\Sigma = 4\alpha E\,\mathrm{tr}H$."""
 
     def at(Q: Any) -> Any:
         z0 = jnp.sqrt(2 * Q) * base.label

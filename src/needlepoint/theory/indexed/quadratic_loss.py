@@ -1,8 +1,9 @@
 r"""Tied attention whose loss is quadratic: the equations of one token, and of many where the training error vanishes.
 
-With one token the label is $x^\top S_0x$, centred, plus noise, and the loss $(y - z)^2$: the learned matrix is $S_0 +
-\delta Z$ cut at $\epsilon$, and the two numbers solve two equations. Softmax that fits its labels exactly is the same
-problem with $a = \alpha N$ equations a sequence. Arrays over many problems in, arrays out.
+With one token the label is $x^\top S_0x$, centred, plus noise, and the loss is $(y - z)^2$: the learned matrix is $S_0
++ \delta Z$ cut at $\epsilon$, and the numbers $\delta$ and $\epsilon$ solve two equations. Softmax that fits its labels
+exactly is the same problem with $a = \alpha N$ in place of $\alpha$. A ray is a line $\epsilon = t\delta$. Functions
+take arrays over many problems and return arrays.
 """
 
 from __future__ import annotations
@@ -15,36 +16,38 @@ from scipy.optimize import elementwise
 from needlepoint.numerics.free_atoms import Atoms
 from needlepoint.numerics.freeprob import FreeSum, Truncated
 
-_SMALLEST, _LARGEST = 1e-9, 1e9  # of delta, over the root of Q
-_TINY = 1e-4  # a ray without a root may have ended where the sign of the balance is rounding
-_STEPS = 100
-_RAYS = 9  # that the best one is looked for between
-_NEAR = 2e-10
-_SETTLED = 1e-12  # of the logarithm of delta
+_SMALLEST, _LARGEST = 1e-9, 1e9  # bounds of delta, relative to sqrt(Q)
+_TINY = 1e-4  # relative to sqrt(Q / 2a): a smaller delta is no start, the sign of the balance may be rounding there
+_STEPS = 100  # most steps of Newton's method
+_RAYS = 9  # points of the grid of t = eps / delta, between two of which the best one is then searched for
+_NEAR = 2e-10  # step of log(delta) below which it may end by the rule in `on_ray`
+_SETTLED = 1e-12  # a step of log(delta) below this has converged
 
 
 _SEMICIRCLE = Atoms([0.0])
-_BEYOND = 1e-7  # the first ray that is tried, above the last one without a root
+_BEYOND = 1e-7  # the first t that is tried is this far above the largest one whose ray has no root
 
 
 class Cut(NamedTuple):
-    """The noise that is added to the target, where the sum is cut, and the truncated moments there."""
+    """The noise delta that is added to the target, the cut eps of the sum, and the truncated moments there."""
 
     delta: np.ndarray
     eps: np.ndarray
     at: Truncated
 
     def balance(self, a: Any, Q: Any) -> np.ndarray:
-        r"""eq:indexed-ray. $Q - 2a\delta^2 + \delta\partial_1J - J + \epsilon\partial_2J$, which vanishes."""
+        r"""eq:indexed-ray. Return $Q - 2a\delta^2 + \delta\partial_1J - J + \epsilon\partial_2J$, zero at a solution.
+        """
         return Q - 2 * a * self.delta**2 + self.delta * self.at.d1 - self.at.J + self.eps * self.at.d2
 
     def stiffness(self, a: Any) -> np.ndarray:
-        r"""eq:indexed-penalty. $\tilde\lambda/\epsilon = 4a - \partial_1J/\delta$."""
+        r"""eq:indexed-penalty. Return $\tilde\lambda/\epsilon = 4a - \partial_1J/\delta$."""
         return 4 * a - self.at.d1 / self.delta
 
 
 def on_ray(law: FreeSum, t: Any, a: Any, Q: Any, near: np.ndarray | None = None) -> Cut:
-    r"""The one root of eq:indexed-ray on the ray $\epsilon = t\delta$: Newton's method in the logarithm, safeguarded.
+    r"""Return the one root of eq:indexed-ray on each ray $\epsilon = t\delta$, by Newton's method in $\log\delta$ with
+    bisection as a safeguard.
 
     The left side falls from $Q - Q_0 \ge 0$. Where it stays positive ($2a$ below the truncated variance of a
     semicircle) or is never positive (nothing is left to learn), the end of the range of delta is returned. `near` is
@@ -52,7 +55,7 @@ def on_ray(law: FreeSum, t: Any, a: Any, Q: Any, near: np.ndarray | None = None)
     """
     t, a, Q = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (t, a, Q)))
     low, high = (np.log(Q) / 2 + np.log(end) for end in (_SMALLEST, _LARGEST))
-    x = np.log(Q / (2 * a)) / 2  # where all is cut off
+    x = np.log(Q / (2 * a)) / 2  # the root if everything is cut off, J = 0
     if near is not None and np.shape(near) == x.shape:
         x = np.where(near > _TINY * np.exp(x), np.log(near), x)
     cut = Cut(x, x, law.truncated(1.0, 0.0))
@@ -61,13 +64,14 @@ def on_ray(law: FreeSum, t: Any, a: Any, Q: Any, near: np.ndarray | None = None)
         delta = np.exp(x)
         cut = Cut(delta, t * delta, law.truncated(delta, t * delta))
         at, value = cut.at, cut.balance(a, Q)
-        slope = delta**2 * (at.d11 + 2 * t * at.d12 + t * t * at.d22 - 4 * a)  # by the logarithm
+        slope = delta**2 * (at.d11 + 2 * t * at.d12 + t * t * at.d22 - 4 * a)  # derivative by log(delta)
         low, high = np.where(value > 0, x, low), np.where(value > 0, high, x)
         with np.errstate(divide="ignore", invalid="ignore"):
             new = x - value / slope
         new = np.where((new > low) & (new < high), new, (low + high) / 2)
         step = np.abs(new - x)
-        # small steps that shrink no more are rounding, and those of Newton's method itself are what is left
+        # below _NEAR, a step that no longer shrinks is rounding, and after one that shrank a hundredfold Newton's method
+        # has nothing left to gain
         if np.all((step <= _SETTLED) | ((step < _NEAR) & ((step >= last) | (step < last / 100)))):
             return cut
         x, last = new, step
@@ -75,7 +79,7 @@ def on_ray(law: FreeSum, t: Any, a: Any, Q: Any, near: np.ndarray | None = None)
 
 
 def _first_ray(a: np.ndarray) -> np.ndarray:
-    r"""Rays below this have no root: $\int(u - t)_+^2$ over a semicircle is $2a$ there."""
+    r"""Return the t below which rays have no root: there $\int(u - t)_+^2$ over a semicircle is $2a$."""
 
     def gap(t: Any, a: Any) -> Any:
         return _SEMICIRCLE.truncated(1.0, t).J - 2 * a
@@ -86,7 +90,7 @@ def _first_ray(a: np.ndarray) -> np.ndarray:
 
 
 class _Rays:
-    """Cuts along rays that are sought one after the other, each from the last."""
+    """The root on rays that are asked for one after the other; each search starts at the last delta."""
 
     def __init__(self, law: FreeSum) -> None:
         self.law, self.delta = law, None
@@ -98,8 +102,8 @@ class _Rays:
 
 
 def penalised(law: FreeSum, a: Any, Q: Any, penalty: Any) -> Cut:
-    r"""eq:indexed-linear. The cut at penalties $\tilde\lambda > 0$: along the rays the penalty of eq:indexed-penalty
-    rises where it is positive, and is sought there."""
+    r"""eq:indexed-linear. Return the cut at penalties $\tilde\lambda > 0$, by a root search over the rays: the penalty
+    of eq:indexed-penalty rises with $t$ where it is positive."""
     a, Q, penalty = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (a, Q, penalty)))
 
     rays = _Rays(law)
@@ -111,7 +115,7 @@ def penalised(law: FreeSum, a: Any, Q: Any, penalty: Any) -> Cut:
     whole = _whole(law, a, Q, penalty)
     if np.all(np.isfinite(whole.delta)):
         return whole
-    # on rays beyond the whole spectrum the penalty is 4 a eps
+    # where the cut is above the whole spectrum the penalty is 4 a eps: a first guess of the upper end
     high = penalty / np.sqrt(8 * a * Q)
     while np.any(short := gap(high, a, Q, penalty) < 0):
         high = np.where(short, 2 * high + 1, high)
@@ -128,23 +132,26 @@ def _below(law: FreeSum, a: float, Q: float, penalty: float) -> tuple[float, flo
 
 
 def _whole(law: FreeSum, a: Any, Q: Any, penalty: Any) -> Cut:
-    r"""eq:indexed-whole. Where the cut is below the whole spectrum: $\epsilon = \tilde\lambda/(4a - 2)$, $(2a -
-    1)\delta^2 = Q - Q_0 + \epsilon^2$; without noise all of these lie on one ray. NaN where it is not below."""
+    r"""eq:indexed-whole. Return the cut where it is below the whole spectrum, NaN where it is not: $\epsilon =
+    \tilde\lambda/(4a - 2)$, $(2a - 1)\delta^2 = Q - Q_0 + \epsilon^2$.
+
+    Without noise all of these lie on one ray, so that a search over rays would not find them.
+    """
     delta, eps = _below(law, a, Q, penalty)
     safe = np.where(np.isfinite(delta), delta, 1.0), np.where(np.isfinite(delta), eps, 0.0)
     return Cut(delta, eps, law.truncated(*safe))
 
 
 def _either(first: Cut, second: Cut) -> Cut:
-    """The first where it exists."""
+    """Return the first cut where it exists (its delta is finite), and the second elsewhere."""
     exists = np.isfinite(first.delta)
     at = Truncated(*(np.where(exists, x, y) for x, y in zip(first.at, second.at, strict=True)))
     return Cut(np.where(exists, first.delta, second.delta), np.where(exists, first.eps, second.eps), at)
 
 
 def unpenalised(law: FreeSum, a: Any, Q: Any) -> Cut:
-    r"""eq:indexed-ridgeless. The limit $\tilde\lambda \to 0$: the ray with $\partial_1J = 4a\delta$ where there are
-    fewer equations than it takes to determine the matrix (the training error vanishes), otherwise $\epsilon = 0$."""
+    r"""eq:indexed-ridgeless. Return the cut in the limit $\tilde\lambda \to 0$: on the ray with $\partial_1J =
+    4a\delta$ where the data do not determine the matrix (the training error vanishes), otherwise at $\epsilon = 0$."""
     a, Q = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (a, Q)))
 
     rays = _Rays(law)
@@ -162,8 +169,8 @@ def unpenalised(law: FreeSum, a: Any, Q: Any) -> Cut:
 
 
 def best(law: FreeSum, a: Any, Q: Any) -> Cut:
-    r"""eq:indexed-best. The cut at the best penalty: the error is $2a\delta^2 - \Delta/2$, and $\delta$ is least on the
-    ray with $\delta\partial_{12}J + \epsilon\partial_{22}J = 0$."""
+    r"""eq:indexed-best. Return the cut at the best penalty: the error is $2a\delta^2 - \Delta/2$, and $\delta$ is least
+    on the ray with $\delta\partial_{12}J + \epsilon\partial_{22}J = 0$."""
     a, Q = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (a, Q)))
 
     along = _Rays(law)
@@ -172,7 +179,7 @@ def best(law: FreeSum, a: Any, Q: Any) -> Cut:
         cut = along(t, a, Q)
         return cut.at.d12 + t * cut.at.d22
 
-    # from the first ray that has a root to one that cuts everything off
+    # a grid from the first ray that has a root to one that cuts everything off
     start = _first_ray(a)
     widest = np.sqrt(Q / (2 * a))
     end = np.vectorize(lambda w: law.support(float(w))[-1, 1] / float(w), otypes=[float])(widest)
@@ -183,6 +190,6 @@ def best(law: FreeSum, a: Any, Q: Any) -> Cut:
     cut = along(np.where(found.success, found.x, np.take_along_axis(rays, lowest, axis=0)[0]), a, Q)
     if np.all(cut.stiffness(a) >= 0):
         return cut
-    # without noise the least may be at no penalty at all
+    # a negative stiffness would mean a negative penalty: without noise the best penalty may be zero
     free = cut.stiffness(a) < 0
     return _either(cut._replace(delta=np.where(free, np.nan, cut.delta)), unpenalised(law, a, Q))

@@ -17,34 +17,35 @@ from needlepoint.tasks.attention_indexed import AttentionIndexed
 from needlepoint.theory.indexed.fields import RADIUS, Base, lattice, scrambled
 
 Rule = tuple[Base, ...]
-"""Blocks of nodes."""
+"""A rule of integration: blocks of nodes."""
 
 MOST_TOKENS = 6
-"""Of equations that are iterated: a sequence has T(T + 1) - 2 fields."""
+"""Most tokens T for which equations are iterated: their means are over T(T + 1) - 2 dimensions."""
 
 MOST_IN_A_ROW = 2000
-"""Tokens of a test error, which needs one row of scores at a time."""
+"""Most tokens for which a test error is computed: it is a mean over one row of scores."""
 
 STEEPEST = 10.0
-"""Inverse temperature of labels beyond which lattices are not built: so steep a step has too few of their nodes."""
+"""Inverse temperature of the labels above which no lattice is used: too few nodes fall on so steep a step."""
 
 SMOOTH, JUMPING = (0.5, 0.2), (2.0, 1.0)
-"""The error of a lattice is at most so much of the last change, and of the one before: where the integrand is
-analytic, and where minima jump between its nodes, so that changes fall slowly and can be small by chance."""
+"""The error of a lattice is the larger of these multiples of the last change and of the change before. SMOOTH is for
+analytic integrands, JUMPING for minima that jump between nodes, where changes fall slowly and can be small by chance.
+"""
 
 _SPACINGS = (1.0, 0.8, 0.6, 0.5, 0.42, 0.36, 0.31)  # of the lattice for two tokens, at inverse temperature 1
-_LEVELS = (10, 12, 14)  # log2 of the Sobol points a scrambling
+_LEVELS = (10, 12, 14)  # log2 of the Sobol points per scrambling
 _SCRAMBLES = 8
-_NODES = 2e6  # of a lattice, at most (80 MB)
-_CUT_OFF = 1e-6  # the part of a mean that is lost beyond the lattice's radius, at most
-_ROWS = 2**21  # numbers of a scrambling of rows
-_PLANES = (240, 530, 1170)  # nodes along each axis of the plane of two score differences, in units of their spread
-_EDGE = 8.5  # in the same units: beyond lies 1e-16
-_PAIR_ROUNDING = 1e-14
+_NODES = 2e6  # most nodes of a lattice (80 MB)
+_CUT_OFF = 1e-6  # bound of the share of a mean that lies beyond the lattice's radius
+_ROWS = 2**21  # about how many normals one scrambling of rows of scores has (16 MB)
+_PLANES = (240, 530, 1170)  # nodes along each axis of the plane of two score differences, coarse to fine
+_EDGE = 8.5  # end of each axis in standard deviations: 1e-16 of the weight lies beyond
+_PAIR_ROUNDING = 1e-14  # absolute rounding error of a loss on the plane
 
 
 class Levels(Sequence[tuple[Rule, ...]]):
-    """Rules from coarse to fine, each built when it is asked for."""
+    """Rules of integration from coarse to fine, each built when it is asked for."""
 
     def __init__(self, makers: Sequence[Callable[[], tuple[Rule, ...]]]) -> None:
         self.makers = makers
@@ -60,13 +61,13 @@ class Levels(Sequence[tuple[Rule, ...]]):
 
 
 def on_lattice(task: AttentionIndexed) -> bool:
-    """Whether means are sums over a lattice, rather than over scattered points."""
+    """Whether means are sums over a lattice, rather than over scrambled Sobol points."""
     return task.tokens == 2 and task.beta_star <= STEEPEST
 
 
 def rule_levels(task: AttentionIndexed, seed: int) -> Levels:
-    """From coarse to fine: one lattice for two tokens, several scramblings of Sobol points for more and for labels
-    that are almost steps."""
+    """Return the rules from coarse to fine: one lattice for two tokens, several scramblings of Sobol points for more
+    tokens and for labels that are almost steps."""
     if task.tokens > MOST_TOKENS:
         raise NoTheory(
             f"{task!r}: the equations of {task.tokens} tokens are not iterated, those of at most {MOST_TOKENS} are; "
@@ -84,15 +85,18 @@ def _one_lattice(spacing: float) -> tuple[Rule, ...]:
 
 
 def _nodes(spacing: float) -> float:
-    """Of a lattice: a quarter of a ball in four dimensions."""
+    """Return about how many nodes a lattice has: they fill a quarter of a ball in four dimensions."""
     return math.pi**2 / 8 * (RADIUS / spacing) ** 4
 
 
 def combined(
     rows: np.ndarray, coarser: Sequence[np.ndarray], falls: tuple[float, float] = SMOOTH
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The mean of (rules, k) values and its error: three standard errors of several scramblings. One lattice is
-    compared with the two `coarser` ones before it (k,), because one change can be small by chance."""
+    """Return the mean (k,) of values (rules, k) and its error.
+
+    For several scramblings this is three standard errors. A single lattice is compared with the last two `coarser` ones
+    (k,), because one change can be small by chance; `falls` are the multiples of the changes, see SMOOTH.
+    """
     values = rows.mean(axis=0)
     if len(rows) > 1:
         return values, 3 * rows.std(axis=0, ddof=1) / math.sqrt(len(rows))
@@ -103,7 +107,8 @@ def combined(
 
 
 def losses(task: AttentionIndexed, beta: float, m: float, q: float, seed: int) -> tuple[Estimate, Estimate]:
-    """The mean loss on noisy and on clean labels of scores with the overlaps m and q, at inverse temperature beta."""
+    """Return the mean losses on noisy and on clean labels, of scores with overlaps m and q at inverse temperature beta.
+    """
     Q0 = task.target.law.square
     Q = Q0 + task.noise_var / 2
     if task.tokens == 1:
@@ -113,13 +118,14 @@ def losses(task: AttentionIndexed, beta: float, m: float, q: float, seed: int) -
 
 
 def _losses_of_pairs(task: AttentionIndexed, beta: float, m: float, q: float, _: int) -> tuple[Estimate, Estimate]:
-    r"""eq:indexed-rows for two tokens: $4E(s(\beta^*u^0) - s(\beta u))^2$ with the logistic function $s$ of Gaussian
-    score differences of variances $3Q$ and $3q$ and covariance $3m$, on lattices in the plane."""
+    r"""eq:indexed-rows for two tokens. Return the losses $4E(s(\beta^*u^0) - s(\beta u))^2$ with noisy and clean
+    labels, by lattices in the plane: $s$ is the logistic function, and $u^0$, $u$ are Gaussian score differences of
+    variances $3Q$ and $3q$ and covariance $3m$."""
     Q0 = task.target.law.square
     found = []
     for Q in (Q0 + task.noise_var / 2, Q0):
         coarse, middle, fine = (_pair_loss(task.beta_star, beta, Q, m, q, n) for n in _PLANES)
-        # sums of a smooth function converge at once, those of a step like 1/n; one change can be small by chance
+        # sums converge very fast for a smooth function but like 1/n for a step; one change can be small by chance
         error = max(abs(fine - middle), abs(middle - coarse) * _PLANES[0] / _PLANES[2]) + _PAIR_ROUNDING
         found.append(Estimate(fine, error))
     return found[0], found[1]
@@ -135,8 +141,9 @@ def _pair_loss(beta_star: float, beta: float, Q: float, m: float, q: float, node
 
 
 def _losses_by_rows(task: AttentionIndexed, beta: float, m: float, q: float, seed: int) -> tuple[Estimate, Estimate]:
-    r"""eq:indexed-rows. $T\,E|\mathrm{softmax}(\beta^*z^0) - \mathrm{softmax}(\beta z)|^2$ over one row: independent
-    scores, of variances $Q$ and $q$ off the diagonal and twice that on it, and covariance $m$ in the same way."""
+    r"""eq:indexed-rows. Return the losses $T\,E|\mathrm{softmax}(\beta^*z^0) - \mathrm{softmax}(\beta z)|^2$ with noisy
+    and clean labels, a mean over one row: its scores are independent, of variances $Q$ and $q$ and covariance $m$ off
+    the diagonal, and twice these on it."""
     T, Q0 = task.tokens, task.target.law.square
     if T > MOST_IN_A_ROW:
         raise NoTheory(

@@ -194,8 +194,7 @@ def _at(
     coarser: Solution | None,
     tested: tuple[Rule, ...] = (),
 ) -> Solution:
-    """Return the mean of the fixed points of all rules with its error; test losses are over the finer rules `tested`.
-    """
+    """Return the mean of all rules' fixed points with its error; test losses are over the finer rules `tested`."""
     found, slope = fixed_point(equations, start, _SETTLED, slope)
     states, means, rows = _outcomes(equations, found.x, tested)
     before = () if coarser is None else (*coarser.coarser, np.array(coarser.value))
