@@ -24,14 +24,14 @@ from needlepoint.theory.indexed.doubt import not_gaussian
 from needlepoint.theory.indexed.quadrature import losses
 from needlepoint.theory.indexed.spectrum import LEVELS
 
-_ROUNDING = 1e-9  # of the mean square of the target
-_WIDEST = 1e12  # of the noise, over the mean square of the target
+_ROUNDING = 1e-9  # error of the results, relative to Q, the mean square of the target with half the label noise
+_WIDEST = 1e12  # largest tau that is searched, relative to the mean square of the target
 
 
 @rule("predict", AttentionIndexed, None, BayesOptimal)
 @threadpool_limits.wrap(limits=1, user_api="blas")  # its sums are small, and slower with more threads
 def predict_bayes(task: AttentionIndexed, model: None, learner: BayesOptimal, options: PredictionOptions) -> Prediction:
-    """The posterior mean of S0, and of the labels of a fresh sequence."""
+    """Return the errors of the posterior means of S0 and of the labels of a fresh sequence."""
     if learner.d is not None:
         raise InvalidParameter(
             f"{learner!r}: the attention-indexed model has no Bayes answer at finite d; leave d out."
@@ -72,7 +72,8 @@ def predict_bayes(task: AttentionIndexed, model: None, learner: BayesOptimal, op
 @rule("realise", AttentionIndexed, None, BayesOptimal)
 @threadpool_limits.wrap(limits=1, user_api="blas")
 def realise_bayes(prediction: Prediction, measurement: Measurement) -> dict[str, np.ndarray]:
-    """What is predicted for every repeat: at the eigenvalues of its target, and its number of sequences over d^2."""
+    """Return the predicted numbers for every repeat, (repeats,) each: at the eigenvalues that its target has, and with
+    its whole number of sequences over d^2."""
     task, learner, d = prediction.task, prediction.learner, measurement.d
     assert isinstance(task, AttentionIndexed)
     assert isinstance(learner, BayesOptimal)
@@ -90,8 +91,8 @@ def realise_bayes(prediction: Prediction, measurement: Measurement) -> dict[str,
 
 
 def predictive_risks(task: AttentionIndexed, q: float, seed: int) -> tuple[Estimate, Estimate]:
-    r"""eq:indexed-bayes-risk. $\frac12E|A(z) - A(z')|^2$ over two draws from the posterior, whose scores have
-    covariance $2q$: with noisy labels their variance is $2Q_0 + \Delta$, with clean ones $2Q_0$."""
+    r"""eq:indexed-bayes-risk. Return the risks on noisy and on clean labels, $\frac12E|A(z) - A(z')|^2$ over two draws
+    from the posterior. Their scores have covariance $2q$ and variance $2Q_0 + \Delta$ (noisy) or $2Q_0$ (clean)."""
     Q0 = task.target.law.square
     noisy, _ = losses(task, task.beta_star, q, Q0 + task.noise_var / 2, seed)
     _, clean = losses(task, task.beta_star, q, Q0, seed)
@@ -99,8 +100,8 @@ def predictive_risks(task: AttentionIndexed, q: float, seed: int) -> tuple[Estim
 
 
 def shrunk(law: FreeSum, tau: float) -> Spectrum:
-    r"""eq:bayes-spectrum. The posterior mean has the eigenvectors of $S_0 + \sqrt\tau Z$ and moves its eigenvalues
-    from $x$ to $x - 2\tau\mathrm{Re}\,g(x)$."""
+    r"""eq:bayes-spectrum. Return the spectrum of the posterior mean: it has the eigenvectors of $S_0 + \sqrt\tau Z$ and
+    moves the eigenvalues from $x$ to $x - 2\tau\mathrm{Re}\,g(x)$."""
     delta = math.sqrt(tau)
     x = law.quantiles(LEVELS, delta)
     values = x - 2 * tau * law.resolvent(x, delta).real
@@ -109,21 +110,22 @@ def shrunk(law: FreeSum, tau: float) -> Spectrum:
 
 
 def samples_for(task: AttentionIndexed, tau: float) -> float:
-    r"""eq:indexed-bayes. $2N\alpha = 1 - \frac{4\pi^2}3\tau\int\rho_\tau^3 + \frac\Delta{2\tau}$, with $\rho_\tau$ the
-    density of the eigenvalues of $S_0 + \sqrt\tau Z$: the samples at which the data are worth as much as $S_0$ seen
-    through noise of variance $\tau$."""
+    r"""eq:indexed-bayes. Return the $\alpha$ at which the data are worth as much as $S_0$ seen through noise of variance
+    $\tau$: $2N\alpha = 1 - \frac{4\pi^2}3\tau\int\rho_\tau^3 + \frac\Delta{2\tau}$, with $\rho_\tau$ the density of the
+    eigenvalues of $S_0 + \sqrt\tau Z$."""
     nodes = task.target.law.nodes(math.sqrt(tau))
     cube = float(nodes.dx @ nodes.density**3)
     return (1 - 4 * math.pi**2 / 3 * tau * cube + task.noise_var / (2 * tau)) / (2 * task.components)
 
 
 def least_error(task: AttentionIndexed, tau: float) -> float:
-    r"""The error of the best denoiser, $\tau - \frac{4\pi^2}3\tau^2\int\rho_\tau^3 = 2N\alpha\tau - \Delta/2$."""
+    r"""Return the error of the best denoiser, $\tau - \frac{4\pi^2}3\tau^2\int\rho_\tau^3 = 2N\alpha\tau - \Delta/2$."""
     return 2 * task.components * samples_for(task, tau) * tau - task.noise_var / 2
 
 
 def noise_for(task: AttentionIndexed, alpha: float) -> float:
-    """The tau of eq:indexed-bayes at alpha; 0 where nothing is left to learn, as if all eigenvalues are equal."""
+    """Return the tau of eq:indexed-bayes at alpha; 0 where nothing is left to learn, as when all eigenvalues are equal.
+    """
     law: FreeSum = task.target.law
     if task.target.alike == 1 or (task.noise_var == 0 and alpha >= recovery(task)):
         return 0.0
@@ -140,12 +142,12 @@ def noise_for(task: AttentionIndexed, alpha: float) -> float:
 
 
 def recovery(task: AttentionIndexed) -> float:
-    r"""eq:bayes-recovery. $\alpha = \frac{1 - \sum_iw_i^2}{2N}$ with $w_i$ the shares of equal eigenvalues, zeros among
-    them: one equation for each degree of freedom of a symmetric matrix with known eigenvalues."""
+    r"""eq:bayes-recovery. Return $\alpha = \frac{1 - \sum_iw_i^2}{2N}$, with $w_i$ the shares of equal eigenvalues
+    (zeros are one group): one equation for each degree of freedom of a symmetric matrix with known eigenvalues."""
     return (1 - task.target.alike) / (2 * task.components)
 
 
 def curve(task: AttentionIndexed, taus: np.ndarray) -> np.ndarray:
-    """(alpha, error) along the explicit curve, (len(taus), 2)."""
+    """Return (alpha, error) along the explicit curve, (len(taus), 2)."""
     alphas = np.array([samples_for(task, float(t)) for t in taus])
     return np.stack([alphas, 2 * task.components * alphas * taus - task.noise_var / 2], axis=1)

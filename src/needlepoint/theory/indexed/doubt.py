@@ -18,8 +18,7 @@ MANY = 1e-3
 _LIST = 20  # a list of at least so many eigenvalues is probably a whole spectrum, not a few kinds of eigenvalues
 
 HEAVY = 0.05
-"""Concentration of the target above which scores are not taken for Gaussian; their excess kurtosis is twelve times it.
-"""
+"""Concentration of the target (a twelfth of the scores' excess kurtosis) above which scores are not Gaussian enough."""
 
 # how far off a metric may be, as a share of its value, is this times the square root of the target's concentration;
 # nine of ten settings of `benchmarks/indexed_doubt.py heavy` are closer
@@ -78,8 +77,7 @@ def doubts(task: AttentionIndexed, model: Model, found: Solution) -> Doubts:
 
 
 def not_gaussian(task: AttentionIndexed) -> tuple[str, ...]:
-    """Return the reason not to trust Gaussian scores of several tokens, if a few directions of the target carry them.
-    """
+    """Return the reason why scores are not Gaussian: several tokens, and a target with few important directions."""
     c = task.target.concentration
     if task.tokens == 1 or c < HEAVY:
         return ()

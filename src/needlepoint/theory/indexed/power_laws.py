@@ -24,9 +24,12 @@ class Exponents:
 
 
 def learning_exponents(task: Spec) -> Exponents:
-    r"""eq:learning-exponents. At the best penalty, with $s_i = \sqrt d\,i^{-\gamma}$, $\gamma > 1/2$, and $1 \ll n/d
-    \ll d$: error $(n/d)^{-1 + 1/2\gamma}$ from $(n/d)^{1/2\gamma}$ directions with noise, $(n/d)^{1 - 2\gamma}$ from
-    $n/d$ without."""
+    r"""eq:learning-exponents. Return the powers of $n/d$ in the estimation error and in the number of recovered
+    directions, at the best penalty.
+
+    With $s_i = \sqrt d\,i^{-\gamma}$, $\gamma > 1/2$, and $1 \ll n/d \ll d$: error $(n/d)^{-1 + 1/2\gamma}$ from
+    $(n/d)^{1/2\gamma}$ directions with noise, $(n/d)^{1 - 2\gamma}$ from $n/d$ without.
+    """
     if not isinstance(task, AttentionIndexed) or not isinstance(task.target, PowerLaw):
         raise NoTheory(f"{task!r}: exponents are known for AttentionIndexed with a PowerLaw target.")
     gamma = task.target.exponent
@@ -41,8 +44,8 @@ def learning_exponents(task: Spec) -> Exponents:
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """Eigenvalues of the target that stick out of the noise, largest first, those of the learned matrix that belong to
-    them, and the squares of the overlaps of their eigenvectors."""
+    """Eigenvalues of the target that stand out from the noise, largest first, the corresponding eigenvalues of the
+    learned matrix, and the squared overlaps of their eigenvectors: three arrays of one length."""
 
     target: np.ndarray
     eigenvalue: np.ndarray
@@ -54,9 +57,11 @@ class Directions:
 
 @float64
 def recovered_directions(task: Spec, model: Spec, learner: Spec, *, seed: int = 0) -> Directions:
-    r"""eq:sequential-recovery. An eigenvalue $s$ of the target, one among many smaller ones, is seen if $s > \delta$:
-    the learned matrix has $\eta(s + \delta^2/s - \epsilon)_+$, in a direction of squared overlap $1 -
-    \delta^2/s^2$."""
+    r"""eq:sequential-recovery. Return the directions of the target that the learned matrix has recovered.
+
+    An eigenvalue $s$ of the target, one among many smaller ones, is seen if $s > \delta$: the learned matrix then has
+    the eigenvalue $\eta(s + \delta^2/s - \epsilon)_+$, in a direction of squared overlap $1 - \delta^2/s^2$.
+    """
     if not isinstance(task, AttentionIndexed) or not isinstance(task.target, PowerLaw | Eigenvalues):
         raise NoTheory(
             f"{task!r}: directions are told apart for AttentionIndexed with PowerLaw or Eigenvalues targets."

@@ -37,18 +37,18 @@ METRICS = {
     "estimation_error": "distance",
     "rank_fraction": "rank",
 }
-"""Where a metric is found in a solution."""
+"""The name in `Outcome` of every metric."""
 
-_REALISED = 0  # the rule of integration for a repeat's own prediction: only its distance from the limit's is used
-_ROUGH = 1e-2  # what the best penalty is sought with
-_PENALTIES = (1e-4, 30.0)  # between which it is sought
+_REALISED = 0  # level of the integration rule for a repeat's own prediction: only its difference to the limit is used
+_ROUGH = 1e-2  # tolerance of the solutions in the search for the best penalty
+_PENALTIES = (1e-4, 30.0)  # bounds of that search, for the penalty on the matrix S
 
 
 @rule("predict", AttentionIndexed, TiedAttention, Ridge)
 @rule("predict", AttentionIndexed, DirectAttention, Ridge)
 @threadpool_limits.wrap(limits=1, user_api="blas")  # its sums are small, and slower with more threads
 def predict_indexed(task: AttentionIndexed, model: Model, learner: Ridge, options: PredictionOptions) -> Prediction:
-    """The fixed point as errors, overlaps and a spectrum; a note says what makes it doubtful."""
+    """Return the errors, overlaps and spectrum of the fixed point; a note says what makes it doubtful."""
     task.check_temperature(model.beta)
     if isinstance(learner.lam, tuple):
         raise InvalidParameter(f"{learner!r}: the attention-indexed model has one penalty; give lam as one number.")
@@ -64,8 +64,9 @@ def predict_indexed(task: AttentionIndexed, model: Model, learner: Ridge, option
 @rule("realise", AttentionIndexed, DirectAttention, Ridge)
 @threadpool_limits.wrap(limits=1, user_api="blas")  # its sums are small, and slower with more threads
 def realise_indexed(prediction: Prediction, measurement: Measurement) -> dict[str, np.ndarray]:
-    """What is predicted for every repeat: at the eigenvalues of its target, and its number of sequences over d^2. Both
-    move the prediction by little, which a coarse rule of integration is enough for."""
+    """Return the predicted numbers for every repeat, (repeats,) each: at the eigenvalues that its target has, and with
+    its whole number of sequences over d^2. Both change the prediction by little, so that a coarse rule of integration
+    is enough for the difference."""
     task, model, learner = prediction.resolved or (prediction.task, prediction.model, prediction.learner)
     assert isinstance(task, AttentionIndexed)
     assert isinstance(model, TiedAttention | DirectAttention)
@@ -107,7 +108,8 @@ def _spectrum(task: AttentionIndexed, model: Model, found: Solution) -> Spectrum
 
 
 def _scales(task: AttentionIndexed, alpha: float) -> dict[str, float]:
-    """What is small is small beside these: the target, the error of no attention at all, a whole matrix."""
+    """Return the scale of every metric, to judge what is small: the target's mean square, a loss of the size that no
+    attention has, a full rank."""
     square = task.target.law.square
     loss = 2 * square + task.noise_var if task.tokens == 1 else float(task.tokens)
     scales = {"estimation_error": square, "rank_fraction": 1.0, "energy": alpha * loss}
@@ -115,7 +117,7 @@ def _scales(task: AttentionIndexed, alpha: float) -> dict[str, float]:
 
 
 def unit(model: Model) -> float:
-    r"""$\tilde\lambda/\lambda$: the penalty on W is one on the trace of S times this."""
+    r"""Return $\tilde\lambda/\lambda$, by which the penalty on W becomes one on the trace of S (1 for direct)."""
     return math.sqrt(model.width_ratio) if isinstance(model, TiedAttention) else 1.0
 
 
@@ -129,7 +131,7 @@ def _solved(
     level: int | None = None,
 ) -> Solution:
     if penalty == 0 and task.tokens > 1:
-        # beyond the width of W, too, these are the equations; the rank of their solution then flags it
+        # the equations ignore the width of W; `doubts` flags a solution whose rank exceeds it
         edge = 1 / (2 * task.components) if isinstance(model, DirectAttention) else interpolation(task).alpha.value
         if alpha >= edge:
             raise NoTheory(
@@ -148,7 +150,8 @@ def _solved(
 def best_penalty(
     task: AttentionIndexed, model: Model, learner: Ridge, options: PredictionOptions
 ) -> tuple[float, tuple[str, ...]]:
-    """The penalty of least predicted risk: in closed form for one token, sought for more."""
+    """Return the penalty of least predicted risk, and notes: by closed equations for one token, by a search for more.
+    """
     law, alpha = task.target.law, learner.alpha
     if task.tokens == 1 and isinstance(model, DirectAttention):
         return task.noise_var / (2 * law.square), ()
@@ -160,7 +163,7 @@ def best_penalty(
 
     def risk(log_lam: float) -> float:
         nonlocal tried
-        options.progress(tried / (tried + 5))  # the search does not know its length
+        options.progress(tried / (tried + 5))  # the number of trials is not known beforehand
         tried += 1
         found = solve(task, model, alpha, unit(model) * math.exp(log_lam), tol=_ROUGH, seed=options.seed)
         return found.value.test

@@ -36,8 +36,7 @@ class Cut(NamedTuple):
     at: Truncated
 
     def balance(self, a: Any, Q: Any) -> np.ndarray:
-        r"""eq:indexed-ray. Return $Q - 2a\delta^2 + \delta\partial_1J - J + \epsilon\partial_2J$, zero at a solution.
-        """
+        r"""eq:indexed-ray. Return $Q - 2a\delta^2 + \delta\partial_1J - J + \epsilon\partial_2J$; solutions have 0."""
         return Q - 2 * a * self.delta**2 + self.delta * self.at.d1 - self.at.J + self.eps * self.at.d2
 
     def stiffness(self, a: Any) -> np.ndarray:
@@ -70,8 +69,8 @@ def on_ray(law: FreeSum, t: Any, a: Any, Q: Any, near: np.ndarray | None = None)
             new = x - value / slope
         new = np.where((new > low) & (new < high), new, (low + high) / 2)
         step = np.abs(new - x)
-        # below _NEAR, a step that no longer shrinks is rounding, and after one that shrank a hundredfold Newton's method
-        # has nothing left to gain
+        # below _NEAR, a step that no longer shrinks is rounding, and after one that shrank a hundredfold the next step of
+        # Newton's method would be negligible
         if np.all((step <= _SETTLED) | ((step < _NEAR) & ((step >= last) | (step < last / 100)))):
             return cut
         x, last = new, step
@@ -135,7 +134,7 @@ def _whole(law: FreeSum, a: Any, Q: Any, penalty: Any) -> Cut:
     r"""eq:indexed-whole. Return the cut where it is below the whole spectrum, NaN where it is not: $\epsilon =
     \tilde\lambda/(4a - 2)$, $(2a - 1)\delta^2 = Q - Q_0 + \epsilon^2$.
 
-    Without noise all of these lie on one ray, so that a search over rays would not find them.
+    Without noise all of these lie on one ray, so that a search over rays could not tell them apart.
     """
     delta, eps = _below(law, a, Q, penalty)
     safe = np.where(np.isfinite(delta), delta, 1.0), np.where(np.isfinite(delta), eps, 0.0)

@@ -107,8 +107,7 @@ def combined(
 
 
 def losses(task: AttentionIndexed, beta: float, m: float, q: float, seed: int) -> tuple[Estimate, Estimate]:
-    """Return the mean losses on noisy and on clean labels, of scores with overlaps m and q at inverse temperature beta.
-    """
+    """Return the mean losses on noisy and on clean labels of scores with overlaps m and q, at temperature 1 / beta."""
     Q0 = task.target.law.square
     Q = Q0 + task.noise_var / 2
     if task.tokens == 1:

@@ -9,11 +9,12 @@ from needlepoint.numerics.free_atoms import Atoms
 from needlepoint.numerics.freeprob import FreeSum
 
 LEVELS = (np.arange(1025) + 0.5) / 1025
-"""Where quantiles are tabled."""
+"""Probabilities at which quantiles are tabulated."""
 
 
 def spectrum(law: FreeSum, delta: float, eps: float | None, eta: float) -> Spectrum:
-    r"""eq:learned-spectrum. The law of $\eta(x - \epsilon)_+$ with $x$ from $\mu_\delta$; of $\eta x$ without a cut."""
+    r"""eq:learned-spectrum. Return the law of $\eta(x - \epsilon)_+$ with $x$ from $\mu_\delta$; that of $\eta x$ if
+    `eps` is None."""
     nodes, pieces = law.nodes(delta), law.support(delta)
     cut = -np.inf if eps is None else eps
     shift = 0.0 if eps is None else eps
@@ -35,8 +36,9 @@ def spectrum(law: FreeSum, delta: float, eps: float | None, eta: float) -> Spect
 
 
 def spread(law: FreeSum, delta: float, eps: float | None) -> float:
-    r"""eq:cut-spread. $\int\int\left[\frac{(x - \epsilon)_+ - (y - \epsilon)_+}{x - y}\right]^2$ over $\mu_\delta$
-    twice: how strongly the cut matrix follows the matrix. Pairs above the cut count 1, pairs below 0."""
+    r"""eq:cut-spread. Return $\int\int\left[\frac{(x - \epsilon)_+ - (y - \epsilon)_+}{x - y}\right]^2$ over
+    $\mu_\delta$ twice: how strongly the cut matrix changes with the matrix. Pairs above the cut count 1, pairs below 0;
+    without a cut (`eps` None) it is 1."""
     if eps is None:
         return 1.0
     nodes = law.nodes(delta, (eps,))

@@ -18,19 +18,21 @@ from needlepoint.numerics.freeprob import FreeSum
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 from needlepoint.theory.indexed import bayes as indexed_bayes
 
-_ROUNDING = 1e-13  # relative, of truncated moments at a cut of zero; 3e-15 was seen
-_LEAST = 1e-28  # of the square of delta, relative to the target's, where noise is nothing beside rounding
-_SAME = 1e-9  # ranks over d that differ by less are one
+_ROUNDING = 1e-13  # relative error of truncated moments at a cut of zero; 3e-15 was seen
+_LEAST = 1e-28  # delta^2 relative to the target's mean square below which the noise is lost in rounding
+_SAME = 1e-9  # ranks over d that differ by less count as equal
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Sequences over d squared, each with its error. `interpolation`: the most whose labels are all fitted as the
-    penalty vanishes (without noise: as the noise vanishes too); `recovery`: the fewest from which the model finds S0
-    as the penalty vanishes; `bayes_recovery`: the fewest from which anything can. Infinite where noise never lets S0
-    be found. Where W is too narrow for the solution only bounds are known: the value is the middle of them and the
-    error half their distance, and `notes` says so."""
+    """Thresholds in sequences over d squared, each with its error.
+
+    `interpolation`: the most sequences whose labels are all fitted as the penalty vanishes (for a task without noise:
+    as a small noise vanishes too). `recovery`: the fewest from which the model finds S0 as the penalty vanishes.
+    `bayes_recovery`: the fewest from which any method can; both are infinite with noise. Where W is too narrow for the
+    solution only bounds are known: the value is their middle, the error half their distance, and `notes` says so.
+    """
 
     interpolation: Estimate
     recovery: Estimate
@@ -39,8 +41,8 @@ class Thresholds:
 
 
 class Edge(NamedTuple):
-    """Where a layer of full width changes its nature: sequences over d squared, and of its solution there the rank
-    over d and the noise delta."""
+    """A threshold of a layer of full width: sequences over d squared, and the solution's rank over d and noise delta
+    there."""
 
     alpha: Estimate
     rank: float
@@ -52,7 +54,8 @@ NEVER = Estimate(math.inf)
 
 @threadpool_limits.wrap(limits=1, user_api="blas")  # its sums are small, and slower with more threads
 def thresholds(task: Spec, model: Spec) -> Thresholds:
-    """Where training on the attention-indexed model changes its nature."""
+    """Return the numbers of sequences at which training on the attention-indexed model begins to fail to fit its labels
+    and to recover the target."""
     if not isinstance(task, AttentionIndexed) or not isinstance(model, (TiedAttention, DirectAttention)):
         raise NoTheory(
             f"no thresholds for {type(task).__name__} with {type(model).__name__}; AttentionIndexed with TiedAttention "
@@ -71,9 +74,12 @@ def thresholds(task: Spec, model: Spec) -> Thresholds:
 
 
 def interpolation(task: AttentionIndexed) -> Edge:
-    r"""eq:interpolation. $\alpha = \frac{\partial_1J(\delta, 0)}{4N\delta}$ at the root of $Q_0 + \Delta/2 = J(\delta,
-    0) - \frac\delta2\partial_1J(\delta, 0)$, which is the overlap of the positive part with $S_0$; without noise
-    $\frac{1 - (1 - k)^2/2}{2N}$, k the rank of the target over d."""
+    r"""eq:interpolation. Return the interpolation threshold of a layer of full width.
+
+    $\alpha = \frac{\partial_1J(\delta, 0)}{4N\delta}$ at the root of $Q_0 + \Delta/2 = J(\delta, 0) -
+    \frac\delta2\partial_1J(\delta, 0)$, which is the overlap of the positive part with $S_0$; without noise $\frac{1 -
+    (1 - k)^2/2}{2N}$, k the rank of the target over d.
+    """
     law, directions, k = task.target.law, 2 * task.components, task.target.rank
     clean = (0.5 + k - k * k / 2) / directions
     if task.noise_var == 0:
@@ -88,7 +94,7 @@ def interpolation(task: AttentionIndexed) -> Edge:
         return float(law.truncated(delta, 0.0).d1) / (2 * delta * directions)
 
     def crossing(shift: float) -> float | None:
-        """The logarithm of delta where the gap is this; None where that is nothing beside rounding."""
+        """Return log(delta) where the gap equals `shift`; None where that delta is lost in rounding."""
         low = high = math.log(Q) / 2
         while gap(high) < shift:
             high += 1.0
@@ -98,7 +104,7 @@ def interpolation(task: AttentionIndexed) -> Edge:
                 return None
         return optimize.root_scalar(lambda x: gap(x) - shift, bracket=(low, high), xtol=1e-14, rtol=1e-14).root
 
-    # what rounding of the gap moves the root by, and this the threshold
+    # the error of the threshold: how far it moves if rounding shifts the gap up or down
     root, *ends = (crossing(shift) for shift in (0.0, -_ROUNDING * Q, _ROUNDING * Q))
     value, *others = (clean if x is None else alpha(x) for x in (root, *ends))
     error = max(abs(other - value) for other in others) + _ROUNDING * value
@@ -109,7 +115,7 @@ def interpolation(task: AttentionIndexed) -> Edge:
 
 
 def recovery(task: AttentionIndexed) -> Edge:
-    """eq:recovery for a layer of full width, without noise."""
+    """eq:recovery. Return the recovery threshold of a layer of full width, without noise."""
     k = task.target.rank
     least, theta = least_trace(k)
     noise = (theta - math.sin(theta) * math.cos(theta)) / math.pi  # the mass of a semicircle above 2 cos(theta)
@@ -117,8 +123,8 @@ def recovery(task: AttentionIndexed) -> Edge:
 
 
 def least_trace(k: float) -> tuple[float, float]:
-    r"""eq:recovery. $\min_th(t)$, $h(t) = kt^2 + 1 - (1 - k)^2 + (1 - k)\int(cu - t)_+^2$ over a semicircle, $c =
-    \sqrt{1 - k}$, and the angle of the minimum, $t = 2c\cos\theta$."""
+    r"""eq:recovery. Return $\min_th(t)$, $h(t) = kt^2 + 1 - (1 - k)^2 + (1 - k)\int(cu - t)_+^2$ over a semicircle, $c
+    = \sqrt{1 - k}$, and the angle $\theta$ of the minimum, $t = 2c\cos\theta$."""
     if k >= 1:
         return 1.0, math.pi / 2
 
@@ -135,17 +141,20 @@ def least_trace(k: float) -> tuple[float, float]:
 
 
 def _beyond(theta: float, power: int) -> float:
-    r"""$\int(u - 2\cos\theta)_+^p$ over a semicircle, $u = 2\cos\phi$: sines of half angles lose no digits where
-    little is beyond."""
+    r"""Return $\int(u - 2\cos\theta)_+^p$ over a semicircle, with $u = 2\cos\phi$; sines of half angles keep all digits
+    where $\theta$ is small."""
     phi = theta * (_NODES + 1) / 2
     above = 4 * np.sin((theta + phi) / 2) * np.sin((theta - phi) / 2)
     return float(theta / 2 * _WEIGHTS @ (above**power * 2 / math.pi * np.sin(phi) ** 2))
 
 
 def _narrow_interpolation(task: AttentionIndexed, width: float) -> tuple[Estimate, tuple[str, ...]]:
-    r"""eq:narrow. With W narrower than the solution, at least as many labels are fitted as those whose solution of
-    least trace is no wider, and as a solution of least rank allows, $\frac{w^2}{2N}$; and at most as many as W has
-    degrees of freedom for, $\frac{w(2 - w)}{2N}$."""
+    r"""eq:narrow. Return the interpolation threshold for a W of this width over d, or bounds of it with a note.
+
+    Where W is narrower than the solution, it fits at least the labels whose solution of least trace is no wider, and at
+    least those that a solution of least rank allows, $\frac{w^2}{2N}$; and at most as many as W has degrees of freedom,
+    $\frac{w(2 - w)}{2N}$.
+    """
     full, rank, delta = interpolation(task)
     if width >= rank - _SAME:
         return full, ()
@@ -159,14 +168,18 @@ def _narrow_interpolation(task: AttentionIndexed, width: float) -> tuple[Estimat
 
 
 def _narrow_recovery(task: AttentionIndexed, width: float) -> tuple[Estimate, tuple[str, ...]]:
-    """Without noise. A W as wide as the target has it as its solution of least trace wherever full width has."""
+    """Return the recovery threshold for a W of this width over d, without noise, or bounds of it with a note.
+
+    A W at least as wide as the target finds it wherever a W of full width does: it is the solution of least trace.
+    """
     full, rank, _ = recovery(task)
     if width >= rank - _SAME:
         return full, ()
     k = task.target.rank
     if width < k:
         return NEVER, (f"recovery: the target has rank {k:.3g} d, and W is only {width:g} d wide.",)
-    low, high = k * (2 - k) / (2 * task.components), full.value  # an equation for each degree of freedom at this rank
+    # at least as many equations as a matrix of this rank has degrees of freedom
+    low, high = k * (2 - k) / (2 * task.components), full.value
     return _between(low, high), (
         f"recovery: just before it the solution of full width has rank {rank:.3g} d and W is only {width:g} d wide; "
         f"the target is found from alpha = {high:.4g} at the latest and {low:.4g} at the earliest, and where is not "
@@ -175,9 +188,12 @@ def _narrow_recovery(task: AttentionIndexed, width: float) -> tuple[Estimate, tu
 
 
 def fitting_at_rank(task: AttentionIndexed, rank: float, delta: float) -> float:
-    r"""The sequences over d squared whose solution of least trace has this rank over d: $\partial_1J = 4a\delta$ and
-    $Q = J - \frac\delta2\partial_1J - \epsilon\partial_2J$ of eq:indexed-ridgeless. Along the rays $\epsilon =
-    t\delta$, from that of interpolation (0, whose `delta` is given) to that where nothing is left (2), it falls."""
+    r"""Return the number of sequences over d squared whose solution of least trace has this rank over d.
+
+    It has $\partial_1J = 4a\delta$ and $Q = J - \frac\delta2\partial_1J - \epsilon\partial_2J$ of eq:indexed-ridgeless.
+    The rank falls along the rays $\epsilon = t\delta$ from $t = 0$, the interpolation threshold, whose `delta` is given,
+    to $t = 2$, where nothing is left.
+    """
     law: FreeSum = task.target.law
     Q = law.square + task.noise_var / 2
 
@@ -211,5 +227,5 @@ def _between(low: float, high: float) -> Estimate:
 
 
 def _rounded(value: float) -> Estimate:
-    """A closed form."""
+    """Return a number from a closed formula, with its rounding error."""
     return Estimate(value, _ROUNDING * value)
