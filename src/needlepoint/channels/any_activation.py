@@ -12,15 +12,16 @@ from needlepoint.channels.replies import DISTINCT, Channel, Minima, Response, Sa
 from needlepoint.models.activations import Activation, Erf, KernelActivation
 from needlepoint.numerics.positive_solve import solve_positive
 
-_BEFORE, _AFTER = 5, 6  # Newton steps of every start, and of the two that lead
+_BEFORE, _AFTER = 5, 6  # Newton steps from every start, and then from the two lowest points alone
 
 
 def starts_of(activation: type[Activation], c: dict[str, Any], sample: Sample) -> Any:
-    """(starts, tokens, n): the field itself, each token raised and sunk, all moved for and against the label.
+    """Return the starts of the search for minima, (starts, tokens, n): the field itself, the field with one score
+    raised or lowered, and all scores moved for or against the label.
 
-    A weight that knows its own score only is raised to where its activation bends, a normalised one above the
-    highest of the others. Against a hundred random starts these miss about one sample in a thousand at penalties
-    that make the minima many, and none elsewhere.
+    An element-wise weight depends on its own score only and is moved to where its activation bends; a score of a
+    normalised weight is moved above the highest or below the lowest of the others. Compared with a hundred random
+    starts these miss about one sample in a thousand at penalties with many minima, and none elsewhere.
     """
     w = sample.w_chi
     tokens = jnp.arange(w.shape[0])[:, None]
@@ -41,7 +42,10 @@ def starts_of(activation: type[Activation], c: dict[str, Any], sample: Sample) -
 
 
 def search(activation: type[Activation], channel: Channel, sample: Sample, starts: Any, patience: int = 1) -> Minima:
-    """The lowest minimum that Newton's method reaches from `starts` (k, tokens, n), and the next one."""
+    """Return the lowest minimum that Newton's method reaches from `starts` (k, tokens, n), and the next lowest.
+
+    `patience` multiplies the number of its last steps.
+    """
     descend = _descent(activation, channel, sample)
     rough, value = jax.lax.map(lambda x: descend(x, _BEFORE), starts)
     leaders = _two_lowest(rough, value)
@@ -52,7 +56,8 @@ def search(activation: type[Activation], channel: Channel, sample: Sample, start
 
 
 def _two_lowest(points: Any, value: Any) -> tuple[Any, Any, Any]:
-    """The lowest of (k, tokens, n) points, the lowest that is apart from it (or itself), the gap in value."""
+    """Return the lowest of `points` (k, tokens, n), the next lowest that is distinct from it (itself if there is none),
+    both (tokens, n), and the difference of their values (n,)."""
 
     def take(order: Any) -> Any:
         return jnp.take_along_axis(points, order[None, None], axis=0)[0]
@@ -65,7 +70,8 @@ def _two_lowest(points: Any, value: Any) -> tuple[Any, Any, Any]:
 
 
 def _descent(activation: type[Activation], channel: Channel, sample: Sample) -> Callable[[Any, int], tuple[Any, Any]]:
-    """Newton's method on eq:proximal with pivots made positive; a step that would rise is retried shorter."""
+    """Return a function (start, steps) to (scores, values): Newton's method on eq:proximal, with a Hessian made
+    positive; a step that would increase the value is retried shorter."""
 
     def descend(start: Any, steps: int) -> tuple[Any, Any]:
         def newton(chi: Any) -> Any:
@@ -101,9 +107,10 @@ class Curvature(NamedTuple):
 
 
 def curvature(activation: type[Activation], channel: Channel, sample: Sample, chi: Any) -> Curvature:
-    r"""eq:proximal-curvature. With $u(s) = \frac{(y - s\cdot w_z)^2}{2(1 + V_v|s|^2)}$: $\nabla u = -rz$ and $\nabla^2u
-    = \frac{pp^T}{1 + V_v|s|^2} - V_vr^2$, $p = w_z + 2V_vrs$, so that $\nabla^2h = J^T\nabla^2uJ -
-    r\sum_lz_l\nabla^2s_l + 1/V_k$.
+    r"""eq:proximal-curvature. Return gradient, Hessian and Jacobian at scores `chi` (tokens, n).
+
+    With $u(s) = \frac{(y - s\cdot w_z)^2}{2(1 + V_v|s|^2)}$: $\nabla u = -rz$ and $\nabla^2u = \frac{pp^T}{1 +
+    V_v|s|^2} - V_vr^2$, $p = w_z + 2V_vrs$, so that $\nabla^2h = J^T\nabla^2uJ - r\sum_lz_l\nabla^2s_l + 1/V_k$.
     """
     at = reply(activation, channel, sample, chi)
     s, r, c = at.weights, at.residual, -at.residual * at.values
@@ -140,9 +147,11 @@ def curvature(activation: type[Activation], channel: Channel, sample: Sample, ch
 
 
 def general_response(activation: type[Activation], channel: Channel, sample: Sample, scores: Any) -> Response:
-    r"""eq:proximal-response. At a minimum $\partial\chi/\partial w_\chi = (V_k\nabla^2h)^{-1}$, so that $G_{kk} =
-    \frac1{V_k}\left[(V_k\nabla^2h)^{-1} - 1\right]$, $G_{vk} = K(V_k\nabla^2h)^{-1}$ with $K = \left(r -
-    \frac{sp^T}{1 + V_v|s|^2}\right)J$, and $G_{vv} = -\frac{ss^T}{1 + V_v|s|^2} + V_kKG_{vk}^T$.
+    r"""eq:proximal-response. Return the derivatives of the forces by the fields, (tokens, tokens, n) each, at a minimum.
+
+    There $\partial\chi/\partial w_\chi = (V_k\nabla^2h)^{-1}$, so that $G_{kk} = \frac1{V_k}\left[(V_k\nabla^2h)^{-1} -
+    1\right]$, $G_{vk} = K(V_k\nabla^2h)^{-1}$ with $K = \left(r - \frac{sp^T}{1 + V_v|s|^2}\right)J$, and $G_{vv} =
+    -\frac{ss^T}{1 + V_v|s|^2} + V_kKG_{vk}^T$.
     """
     at, shape = reply(activation, channel, sample, scores), curvature(activation, channel, sample, scores)
     s, r, J = at.weights, at.residual, shape.jacobian
@@ -156,7 +165,7 @@ def general_response(activation: type[Activation], channel: Channel, sample: Sam
 
 
 def _two_derivatives(function: Callable[[Any], Any], x: Any) -> tuple[Any, Any]:
-    """First and second derivative of a function that acts on each entry by itself."""
+    """Return the first and second derivative, of the shape of x, of a function that acts on each entry by itself."""
 
     def first(x: Any) -> Any:
         return jax.jvp(function, (x,), (jnp.ones_like(x),))[1]

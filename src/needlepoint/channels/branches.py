@@ -15,16 +15,16 @@ from needlepoint.tasks.single_location import SingleLocation, SpikedSLR
 
 ORACLE = np.array([1.0, 1.0, 0.0, 0.0, 0.0])
 NEAR = 0.1
-"""Largest difference in any overlap that still counts as being at a point."""
+"""A run ended at a stationary point if no overlap differs from the point's by more than this."""
 
 _SIGN = np.array([-1.0 if name in ODD else 1.0 for name in FIVE])
 
 
 def swapped_point(task: SpikedSLR, model: KeyValueAttention) -> np.ndarray:
-    r"""eq:swapped. $k = v^*$, $v = \theta^*k^* + \ldots$: $\kappa = \nu = \rho = 0$, $\eta = 1$,
-    $\theta^* = \min\{1, G\lambda e'(0, g)/(m\,\zeta(0, g))\}$, $g = \lambda\gamma$.
+    r"""eq:swapped. Return the overlaps (kappa, nu, theta, eta, rho) of the best point with k along v*, (5,).
 
-    Overlaps (kappa, nu, theta, eta, rho) of the best point with k along v*, for a pure erf.
+    It is for a pure erf. $k = v^*$, $v = \theta^*k^* + \ldots$: $\kappa = \nu = \rho = 0$, $\eta = 1$,
+    $\theta^* = \min\{1, G\lambda e'(0, g)/(m\,\zeta(0, g))\}$, $g = \lambda\gamma$.
     """
     c = model.constants()
     g, m = c["scale"] * task.relevant_std, np.sqrt(task.snr)
@@ -41,7 +41,8 @@ def _slope_and_spread(g: Any) -> Any:
 
 
 def classify(task: SingleLocation, model: KeyValueAttention, five: np.ndarray) -> tuple[str, ...]:
-    """Where each column of (5, runs) overlaps is, up to the common sign of (k, v): oracle, swapped, other, diverged."""
+    """Return the name of the point where each column of overlaps (5, runs) is, up to a common sign of k and v: oracle,
+    swapped, other or diverged."""
     points = {"oracle": ORACLE}
     if isinstance(task, SpikedSLR) and isinstance(model.activation, Erf) and model.activation.odd:
         points["swapped"] = swapped_point(task, model)

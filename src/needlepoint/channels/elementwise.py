@@ -14,7 +14,7 @@ from needlepoint.tasks.single_location import SingleLocation
 
 
 def constants(task: SingleLocation, model: KeyValueAttention) -> dict[str, float]:
-    """Every number of the problem, to be traced: the task's, its length moments, the activation's."""
+    """Return every number of the problem, which JAX traces: the task's, its length moments, the activation's."""
     return {**lower(task, "task.")[1], **task.length_moments(), **model.constants()}
 
 
@@ -29,8 +29,10 @@ class TokenMoments(NamedTuple):
 def token_moments(
     sigma: Callable[[Any], Any], overlaps: Sequence[Any], mean: Any, std: Any, nodes: int
 ) -> TokenMoments:
-    r"""eq:token-moments. Conditioned on the score, $k\cdot x = m\kappa + \xi$, the value fields are Gaussian:
-    $v\cdot x = m\theta + \xi\rho/q_k + \ldots$, $v^*\cdot x = \xi\eta/q_k + \ldots$, so three means over $\xi$ remain.
+    r"""eq:token-moments. Return the three means for one token, in the shape that `overlaps` broadcast to.
+
+    Conditioned on the score, $k\cdot x = m\kappa + \xi$, the value fields are Gaussian: $v\cdot x = m\theta +
+    \xi\rho/q_k + \ldots$, $v^*\cdot x = \xi\eta/q_k + \ldots$, so three means over $\xi$ remain.
 
     `overlaps` are (kappa, nu, theta, eta, rho, q_k, q_v), arrays that broadcast together; x = m k* + std Z.
     """
@@ -38,7 +40,7 @@ def token_moments(
     kappa, nu, theta, eta, rho, key_sq, value_sq = overlaps
     ndim = max(jnp.ndim(a) for a in (*overlaps, mean, std))
     x, w = (a.reshape((-1,) + (1,) * ndim) for a in trapezoid_rule(nodes))
-    norm = jnp.sqrt(jnp.where(key_sq > 0, key_sq, 1.0))  # of the quotients, which are 0 / 0 at k = 0
+    norm = jnp.sqrt(jnp.where(key_sq > 0, key_sq, 1.0))  # 1 at k = 0, where the quotients below would be 0 / 0
     weight = sigma(mean * kappa + std * jnp.where(key_sq > 0, norm, 0.0) * x)
     value_mean = mean * theta + std * (rho / norm) * x
     star_mean = std * (eta / norm) * x
@@ -52,8 +54,10 @@ def token_moments(
 
 
 def excess_risk(sigma: Callable[[Any], Any], law: Mapping[str, Any], overlaps: Sequence[Any], nodes: int) -> Any:
-    r"""eq:elementwise-risk. $R = \gamma^2 - 2E[z^*F] + E[F^2] + E[L-1](EF_o^2 + 2EF\,EF_o)
-    + E[(L-1)(L-2)](EF_o)^2$, with $F$ of the relevant token and $F_o$ of another one.
+    r"""eq:elementwise-risk. Return the excess risk, in the shape that `overlaps` broadcast to.
+
+    $R = \gamma^2 - 2E[z^*F] + E[F^2] + E[L-1](EF_o^2 + 2EF\,EF_o) + E[(L-1)(L-2)](EF_o)^2$, with $F$ of the relevant
+    token and $F_o$ of another one.
 
     `law` has task.snr, task.relevant_std, task.others, task.pairs (see SpikedSLR.length_moments).
     """

@@ -9,12 +9,14 @@ import jax.numpy as jnp
 
 from needlepoint.channels.replies import Channel, Divergence, Reply, Response, Sample
 
-_ROOT_STEPS, _ROOT_FOUND = 60, 1e-13  # at most, and the step that ends them; ten or twenty do for most samples
+_ROOT_STEPS, _ROOT_FOUND = 60, 1e-13  # most steps, and the step of w in (-1, 1) that ends them; most need ten or twenty
 
 
 def linear_scores(channel: Channel, sample: Sample) -> Any:
-    r"""eq:linear-proximal. With $S_0 = (1 + w_\chi)/\sqrt{V_k}$, $Z_0 = w_z/\sqrt{V_v}$, $\rho = \sqrt{V_kV_v}$, $p =
-    (S_0 + Z_0)/\sqrt2$ and $n = (S_0 - Z_0)/\sqrt2$, $w = \rho r$ is the one root in $(-1, 1)$ of $w - \rho y +
+    r"""eq:linear-proximal. Return the scores at the minimum of eq:proximal, (tokens, n).
+
+    With $S_0 = (1 + w_\chi)/\sqrt{V_k}$, $Z_0 = w_z/\sqrt{V_v}$, $\rho = \sqrt{V_kV_v}$, $p = (S_0 + Z_0)/\sqrt2$ and
+    $n = (S_0 - Z_0)/\sqrt2$, $w = \rho r$ is the one root in $(-1, 1)$ of $w - \rho y +
     \frac{\rho^2}2\left[\frac{|p|^2}{(1 - w)^2} - \frac{|n|^2}{(1 + w)^2}\right]$, and $S = (S_0 + wZ_0)/(1 - w^2)$.
     """
     S, Z = (1 + sample.w_chi) / jnp.sqrt(channel.V_k), sample.w_z / jnp.sqrt(channel.V_v)
@@ -43,7 +45,9 @@ def linear_scores(channel: Channel, sample: Sample) -> Any:
 
 
 def linear_response(channel: Channel, at: Reply) -> tuple[Response, Divergence]:
-    r"""eq:linear-response. With $S = (1 + \chi)/\sqrt{V_k}$, $Z = z/\sqrt{V_v}$, $F = 1 +
+    r"""eq:linear-response. Return the derivatives of the forces by the fields, and their divergences.
+
+    With $S = (1 + \chi)/\sqrt{V_k}$, $Z = z/\sqrt{V_v}$, $F = 1 +
     \frac{\rho^2}2\left[\frac{|S + Z|^2}{1 - w} + \frac{|S - Z|^2}{1 + w}\right]$, $a = Z + wS$, $b = S + wZ$ and
     $f = \frac{\rho^2}{F(1 - w^2)^2}$: $G_{kk} = \frac1{V_k}\left[\frac{w^2}{1 - w^2} - faa^T\right]$, $G_{vk} =
     \frac1\rho\left[\frac w{1 - w^2} - fba^T\right]$, $G_{vv} = \frac1{V_v}\left[\frac{w^2}{1 - w^2} - fbb^T\right]$,

@@ -1,7 +1,8 @@
 r"""The proximal map through a matrix of attention weights: what one sequence does to its own scores.
 
-Scores of T tokens are a symmetric matrix, of which row-wise softmax does not see the shift along the all-ones matrix.
-In an orthonormal basis of the rest they are N = (T^2 + T - 2)/2 coordinates. Arrays have the samples last: (N, n).
+The scores of T tokens are a symmetric matrix. Row-wise softmax does not change if a multiple of the all-ones matrix is
+added to it; in an orthonormal basis of the rest the scores are N = (T^2 + T - 2)/2 coordinates. Arrays have the samples
+last: (N, n).
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ import numpy as np
 
 from needlepoint.numerics.positive_solve import solve_positive
 
-_STEPS = 60  # most are settled after six
-_FAR = 1e-6  # distance to a minimum, relative to its size, from which one more step is enough
+_STEPS = 60  # most Newton steps; most samples converge in six
+_FAR = 1e-6  # step, relative to 1 + the largest coordinate, after which one last step is enough
 
 
 @functools.cache
 def basis(tokens: int) -> np.ndarray:
-    """(N, T, T): symmetric, orthonormal, orthogonal to the all-ones matrix. For two tokens the first one changes sign
-    with the scores only, the second also if the tokens are swapped."""
+    """Return an orthonormal basis of the symmetric matrices that are orthogonal to the all-ones matrix, (N, T, T).
+
+    For two tokens the first coordinate is unchanged if the tokens are swapped, and the second changes sign.
+    """
     T = tokens
     if T == 1:
         return np.ones((1, 1, 1))
@@ -31,7 +34,7 @@ def basis(tokens: int) -> np.ndarray:
     for a, b in ordered:
         new = np.zeros((T, T))
         new[a, b] = new[b, a] = -1.0
-        for _ in range(2):  # twice, to the last digit
+        for _ in range(2):  # a second pass removes the rounding of the first
             for old in found:
                 new = new - np.sum(new * old) * old
         size = np.linalg.norm(new)
@@ -49,13 +52,13 @@ class Pull(NamedTuple):
 
 
 def attention(tokens: int, beta: Any, scores: Any) -> Any:
-    """Row-wise softmax (T, T, n) of scores in coordinates (N, n)."""
+    """Return the row-wise softmax (T, T, n) of scores in coordinates (N, n)."""
     z = jnp.einsum("iab,in->abn", basis(tokens), scores)
     return jax.nn.softmax(beta * z, axis=1)
 
 
 def loss(tokens: int, beta: Any, labels: Any, scores: Any) -> Any:
-    """(n,): the squared distance of the attention from the labels."""
+    """Return the squared distance of the attention from the labels, (n,)."""
     if tokens == 2:
         e = _diagonal(labels) - jax.nn.sigmoid(beta * _gaps(scores))
         return 2 * (e[0] ** 2 + e[1] ** 2)
@@ -63,12 +66,12 @@ def loss(tokens: int, beta: Any, labels: Any, scores: Any) -> Any:
 
 
 def pull(tokens: int, beta: Any, labels: Any, scores: Any) -> Pull:
-    """eq:matrix-pull; two tokens are two sigmoids, which is much faster."""
+    """eq:matrix-pull. Return the loss with its derivatives; two tokens are two sigmoids, which is much faster."""
     return pair_pull(beta, labels, scores) if tokens == 2 else any_pull(tokens, beta, labels, scores)
 
 
 def _gaps(scores: Any) -> Any:
-    """(2, n): by how much each of two tokens prefers itself to the other."""
+    """Return, for each of two tokens, its score with itself minus its score with the other, (2, n)."""
     odd = basis(2)[1, 0, 0] * scores[1]
     return jnp.stack([scores[0] + odd, scores[0] - odd])
 
@@ -78,7 +81,7 @@ def _diagonal(labels: Any) -> Any:
 
 
 def pair_pull(beta: Any, labels: Any, scores: Any) -> Pull:
-    """eq:matrix-pull for two tokens."""
+    """eq:matrix-pull. Return the loss with its derivatives for two tokens."""
     p = jax.nn.sigmoid(beta * _gaps(scores))
     e = _diagonal(labels) - p
     first = beta * p * (1 - p)
@@ -94,8 +97,11 @@ def pair_pull(beta: Any, labels: Any, scores: Any) -> Pull:
 
 
 def any_pull(tokens: int, beta: Any, labels: Any, scores: Any) -> Pull:
-    r"""eq:matrix-pull. With $p$ a row of the attention, $e$ its residual and $f = p(e - p\cdot e)$: the gradient is
-    $-2\beta f$ and the Hessian $2\beta^2[JJ - \mathrm{diag}f + fp^\top + pf^\top]$, $J = \mathrm{diag}p - pp^\top$."""
+    r"""eq:matrix-pull. Return the loss with its derivatives for any number of tokens.
+
+    With $p$ a row of the attention, $e$ its residual and $f = p(e - p\cdot e)$: the gradient is $-2\beta f$ and the
+    Hessian $2\beta^2[JJ - \mathrm{diag}f + fp^\top + pf^\top]$, $J = \mathrm{diag}p - pp^\top$.
+    """
     B = jnp.asarray(basis(tokens))
     p = attention(tokens, beta, scores)
     e = labels - p
@@ -109,7 +115,7 @@ def any_pull(tokens: int, beta: Any, labels: Any, scores: Any) -> Pull:
 
 
 class Nearest(NamedTuple):
-    """The scores at the minimum, its height, and the last step towards it."""
+    """The scores (N, n) at the minimum, its height (n,), and the size of the last step towards it (n,)."""
 
     scores: Any
     height: Any
@@ -117,8 +123,8 @@ class Nearest(NamedTuple):
 
 
 def descend(tokens: int, beta: Any, Sigma: Any, labels: Any, fields: Any, start: Any) -> Nearest:
-    r"""eq:matrix-proximal. A minimum of $\ell(z) + \frac{|z - \omega|^2}{4\Sigma}$: Newton's method with pivots made
-    positive; a step that would rise is retried shorter."""
+    r"""eq:matrix-proximal. Return a minimum of $\ell(z) + \frac{|z - \omega|^2}{4\Sigma}$ for every sample, by Newton's
+    method from `start` with a Hessian made positive; a step that would increase the height is retried shorter."""
     stiff = jnp.eye(fields.shape[0])[:, :, None] / (2 * Sigma)
 
     def height(z: Any) -> Any:

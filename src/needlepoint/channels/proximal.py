@@ -21,8 +21,8 @@ from needlepoint.models.activations import Activation, Linear, Softmax
 
 
 def proximal(activation: type[Activation], channel: Channel, sample: Sample) -> Minima:
-    """The minimum of eq:proximal: exact for linear attention, one-dimensional for softmax over two tokens, by
-    Newton's method from several starts for the rest.
+    """Return the minimum of eq:proximal for every sample: exactly for linear attention, by a search in one dimension for
+    softmax over two tokens, by Newton's method from several starts for the rest.
     """
     alone = jnp.full_like(sample.y, jnp.inf)
     if issubclass(activation, Linear):
@@ -37,12 +37,12 @@ def proximal(activation: type[Activation], channel: Channel, sample: Sample) -> 
 
 @functools.partial(jax.jit, static_argnums=0)
 def patient(activation: type[Activation], channel: Channel, sample: Sample) -> Minima:
-    """The same by many more steps, for the few samples that a batch leaves behind."""
+    """Return the same by many more steps, for the few samples that did not converge in a batch."""
     return search(activation, channel, sample, starts_of(activation, channel.c, sample), patience=8)
 
 
 def response(activation: type[Activation], channel: Channel, sample: Sample, scores: Any) -> Response:
-    """How the forces at a minimum follow the fields."""
+    """Return the derivatives of the forces by the fields at a minimum, (tokens, tokens, n) each."""
     if issubclass(activation, Linear):
         return linear_response(channel, reply(activation, channel, sample, scores))[0]
     return general_response(activation, channel, sample, scores)

@@ -1,4 +1,4 @@
-r"""What one sequence does in the fields of all others: the words that every proximal map through attention shares.
+r"""What one sequence does in the fields of all others: the types that all proximal maps through attention share.
 
 Arrays have the samples last: scores and values (tokens, n), labels (n,).
 """
@@ -13,11 +13,11 @@ import jax.numpy as jnp
 from needlepoint.models.activations import Activation
 
 DISTINCT = 1e-3
-"""Scores that differ by more, relative to their size, are two minima."""
+"""Two points are different minima if a score differs by more than this, relative to 1 + the largest score."""
 
 
 class Channel(NamedTuple):
-    """One activation with its susceptibilities; `c` has the activation's constants."""
+    """The activation's constants `c`, and the susceptibilities of its scores (V_k) and values (V_v)."""
 
     c: dict[str, Any]
     V_k: Any
@@ -33,8 +33,9 @@ class Sample(NamedTuple):
 
 
 class Minima(NamedTuple):
-    """The scores at the minimum, those of the next best minimum that was found (or the same), the gap between their
-    envelopes, infinite where there is one minimum only, and how far the minimum may be: the slope left times V_k."""
+    """What a search found: `scores` at the lowest minimum and at the next lowest (`rival`, the same if there is none),
+    both (tokens, n); the `gap` of their envelopes (n,), infinite if there is no rival; and `left`, the slope that is
+    left times V_k, about the distance to the minimum (n,)."""
 
     scores: Any
     rival: Any
@@ -43,8 +44,8 @@ class Minima(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What the sequence does at given scores: weights, values, training residual, Moreau envelope, and the forces
-    g_k on the scores and g_v on the values."""
+    """A sequence at given scores: weights and values (tokens, n), training residual and Moreau envelope (n,), and the
+    forces g_k on the scores and g_v on the values (tokens, n)."""
 
     weights: Any
     values: Any
@@ -63,8 +64,8 @@ class Divergence(NamedTuple):
 
 
 class Response(NamedTuple):
-    """How the forces follow the fields: derivatives (tokens, tokens, n) of g_k by w_chi, of g_v by w_chi (that of g_k
-    by w_z is its transpose) and of g_v by w_z."""
+    """Derivatives (tokens, tokens, n) of the forces by the fields: of g_k by w_chi, of g_v by w_chi (that of g_k by w_z
+    is its transpose) and of g_v by w_z."""
 
     kk: Any
     vk: Any
@@ -72,14 +73,16 @@ class Response(NamedTuple):
 
 
 def activation_weights(activation: type[Activation], c: dict[str, Any], scores: Any) -> Any:
-    """(tokens, n): the weights of every sequence at scores (tokens, n)."""
+    """Return the weights of every sequence, (tokens, n), at scores (tokens, n)."""
     return jax.vmap(lambda one: activation.weights(one, c), in_axes=-1, out_axes=-1)(scores)
 
 
 def reply(activation: type[Activation], channel: Channel, sample: Sample, scores: Any) -> Reply:
-    r"""eq:proximal. $h(\chi) = \frac{(y - s\cdot w_z)^2}{2(1 + V_v|s|^2)} + \frac{|\chi - w_\chi|^2}{2V_k}$, $s =
-    \sigma(\chi)$; $r = \frac{y - s\cdot w_z}{1 + V_v|s|^2}$ is the training residual, $z = w_z + V_vrs$, $g_k =
-    (\chi - w_\chi)/V_k$ and $g_v = rs$.
+    r"""eq:proximal. Return the weights, values, residual, envelope and forces at given scores (tokens, n).
+
+    $h(\chi) = \frac{(y - s\cdot w_z)^2}{2(1 + V_v|s|^2)} + \frac{|\chi - w_\chi|^2}{2V_k}$, $s = \sigma(\chi)$; $r =
+    \frac{y - s\cdot w_z}{1 + V_v|s|^2}$ is the training residual, $z = w_z + V_vrs$, $g_k = (\chi - w_\chi)/V_k$ and
+    $g_v = rs$.
     """
     s = activation_weights(activation, channel.c, scores)
     away = scores - sample.w_chi

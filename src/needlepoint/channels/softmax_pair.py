@@ -10,13 +10,15 @@ import jax.numpy as jnp
 
 from needlepoint.channels.replies import DISTINCT, Channel, Minima, Sample
 
-_PAIR_GRID = 10.0  # scores beyond this differ from the limit of softmax by 5e-5, and the field itself is a start
-_PAIR_STEPS = 10
+_PAIR_GRID = 10.0  # the scan ends here: weights beyond are within 5e-5 of 0 or 1, and the field itself is also a start
+_PAIR_STEPS = 10  # Newton steps from each start
 
 
 def pair_scores(channel: Channel, sample: Sample) -> Minima:
-    r"""eq:pair-proximal. Softmax of two tokens depends on $t = \chi_1 - \chi_2$ only, and their sum stays: a scan in
-    $t$ finds the valleys, and a safeguarded Newton iteration ends in the two deepest and in the field's own.
+    r"""eq:pair-proximal. Return the lowest minimum of eq:proximal for two tokens, and the next lowest.
+
+    Softmax depends on $t = \chi_1 - \chi_2$ only, and the sum of the scores stays that of the fields. A scan in $t$
+    finds the valleys, and a safeguarded Newton iteration starts in the two deepest and at the field itself.
     """
     a, b = sample.y - sample.w_z[1], sample.w_z[0] - sample.w_z[1]
     t0 = sample.w_chi[0] - sample.w_chi[1]
@@ -41,7 +43,7 @@ def pair_scores(channel: Channel, sample: Sample) -> Minima:
 
     grid = jnp.linspace(-_PAIR_GRID, _PAIR_GRID, 21)
     shares = jax.nn.sigmoid(grid)
-    # the lowest two grid points that are lower than their neighbours, without holding the grid of values
+    # the lowest two grid points that are no higher than their neighbours; values are not kept, to save memory
     far = jnp.full_like(t0, jnp.inf)
     first, second, t1, t2 = far, far, t0, t0
     before, here = far, height(grid[0], shares[0])
@@ -58,7 +60,7 @@ def pair_scores(channel: Channel, sample: Sample) -> Minima:
 
     def step(_: Any, state: Any) -> Any:
         t, value, slope, bend, reach = state
-        # a step that rose is taken back and tried shorter
+        # a step that increased the value is undone below and tried shorter
         move = jnp.where(bend > 0, -slope / bend, -slope * 2 * V_k)
         new = t + jnp.clip(move, -reach, reach)
         new_value, new_slope, new_bend = slopes(new)

@@ -110,7 +110,7 @@ def shrunk(law: FreeSum, tau: float) -> Spectrum:
 
 
 def samples_for(task: AttentionIndexed, tau: float) -> float:
-    r"""eq:indexed-bayes. Return the $\alpha$ at which the data are worth as much as $S_0$ seen through noise of variance
+    r"""eq:indexed-bayes. Return the $\alpha$ at which data are worth as much as $S_0$ seen through noise of variance
     $\tau$: $2N\alpha = 1 - \frac{4\pi^2}3\tau\int\rho_\tau^3 + \frac\Delta{2\tau}$, with $\rho_\tau$ the density of the
     eigenvalues of $S_0 + \sqrt\tau Z$."""
     nodes = task.target.law.nodes(math.sqrt(tau))
@@ -119,13 +119,12 @@ def samples_for(task: AttentionIndexed, tau: float) -> float:
 
 
 def least_error(task: AttentionIndexed, tau: float) -> float:
-    r"""Return the error of the best denoiser, $\tau - \frac{4\pi^2}3\tau^2\int\rho_\tau^3 = 2N\alpha\tau - \Delta/2$."""
+    r"""Return the best denoiser's error, $\tau - \frac{4\pi^2}3\tau^2\int\rho_\tau^3 = 2N\alpha\tau - \Delta/2$."""
     return 2 * task.components * samples_for(task, tau) * tau - task.noise_var / 2
 
 
 def noise_for(task: AttentionIndexed, alpha: float) -> float:
-    """Return the tau of eq:indexed-bayes at alpha; 0 where nothing is left to learn, as when all eigenvalues are equal.
-    """
+    """Return tau of eq:indexed-bayes at alpha; 0 where nothing is left to learn, as when all eigenvalues are equal."""
     law: FreeSum = task.target.law
     if task.target.alike == 1 or (task.noise_var == 0 and alpha >= recovery(task)):
         return 0.0

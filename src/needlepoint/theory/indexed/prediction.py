@@ -41,7 +41,7 @@ METRICS = {
 
 _REALISED = 0  # level of the integration rule for a repeat's own prediction: only its difference to the limit is used
 _ROUGH = 1e-2  # tolerance of the solutions in the search for the best penalty
-_PENALTIES = (1e-4, 30.0)  # bounds of that search, for the penalty on the matrix S
+_PENALTIES = (1e-4, 30.0)  # bounds of that search, for lam times `unit`
 
 
 @rule("predict", AttentionIndexed, TiedAttention, Ridge)
@@ -108,8 +108,8 @@ def _spectrum(task: AttentionIndexed, model: Model, found: Solution) -> Spectrum
 
 
 def _scales(task: AttentionIndexed, alpha: float) -> dict[str, float]:
-    """Return the scale of every metric, to judge what is small: the target's mean square, a loss of the size that no
-    attention has, a full rank."""
+    """Return the scale of every metric, beside which it may count as small: the target's mean square, the error without
+    attention, a full rank."""
     square = task.target.law.square
     loss = 2 * square + task.noise_var if task.tokens == 1 else float(task.tokens)
     scales = {"estimation_error": square, "rank_fraction": 1.0, "energy": alpha * loss}
@@ -150,8 +150,7 @@ def _solved(
 def best_penalty(
     task: AttentionIndexed, model: Model, learner: Ridge, options: PredictionOptions
 ) -> tuple[float, tuple[str, ...]]:
-    """Return the penalty of least predicted risk, and notes: by closed equations for one token, by a search for more.
-    """
+    """Return the penalty of least predicted risk and notes, in closed form for one token, by a search for more."""
     law, alpha = task.target.law, learner.alpha
     if task.tokens == 1 and isinstance(model, DirectAttention):
         return task.noise_var / (2 * law.square), ()

@@ -69,8 +69,8 @@ def on_ray(law: FreeSum, t: Any, a: Any, Q: Any, near: np.ndarray | None = None)
             new = x - value / slope
         new = np.where((new > low) & (new < high), new, (low + high) / 2)
         step = np.abs(new - x)
-        # below _NEAR, a step that no longer shrinks is rounding, and after one that shrank a hundredfold the next step of
-        # Newton's method would be negligible
+        # below _NEAR, a step that no longer shrinks is rounding, and after one that shrank a hundredfold the next step
+        # of Newton's method would be negligible
         if np.all((step <= _SETTLED) | ((step < _NEAR) & ((step >= last) | (step < last / 100)))):
             return cut
         x, last = new, step

@@ -54,8 +54,8 @@ NEVER = Estimate(math.inf)
 
 @threadpool_limits.wrap(limits=1, user_api="blas")  # its sums are small, and slower with more threads
 def thresholds(task: Spec, model: Spec) -> Thresholds:
-    """Return the numbers of sequences at which training on the attention-indexed model begins to fail to fit its labels
-    and to recover the target."""
+    """Return up to where training on the attention-indexed model fits all labels, and from where on the target is
+    recovered, in sequences over d squared."""
     if not isinstance(task, AttentionIndexed) or not isinstance(model, (TiedAttention, DirectAttention)):
         raise NoTheory(
             f"no thresholds for {type(task).__name__} with {type(model).__name__}; AttentionIndexed with TiedAttention "
@@ -191,7 +191,7 @@ def fitting_at_rank(task: AttentionIndexed, rank: float, delta: float) -> float:
     r"""Return the number of sequences over d squared whose solution of least trace has this rank over d.
 
     It has $\partial_1J = 4a\delta$ and $Q = J - \frac\delta2\partial_1J - \epsilon\partial_2J$ of eq:indexed-ridgeless.
-    The rank falls along the rays $\epsilon = t\delta$ from $t = 0$, the interpolation threshold, whose `delta` is given,
+    The rank falls along the rays $\epsilon = t\delta$ from $t = 0$, the interpolation threshold with the given `delta`,
     to $t = 2$, where nothing is left.
     """
     law: FreeSum = task.target.law
