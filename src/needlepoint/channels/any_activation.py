@@ -147,7 +147,7 @@ def curvature(activation: type[Activation], channel: Channel, sample: Sample, ch
 
 
 def general_response(activation: type[Activation], channel: Channel, sample: Sample, scores: Any) -> Response:
-    r"""eq:proximal-response. Return the derivatives of the forces by the fields, (tokens, tokens, n) each, at a minimum.
+    r"""eq:proximal-response. Return the derivatives of the forces by the fields at a minimum, (tokens, tokens, n) each.
 
     There $\partial\chi/\partial w_\chi = (V_k\nabla^2h)^{-1}$, so that $G_{kk} = \frac1{V_k}\left[(V_k\nabla^2h)^{-1} -
     1\right]$, $G_{vk} = K(V_k\nabla^2h)^{-1}$ with $K = \left(r - \frac{sp^T}{1 + V_v|s|^2}\right)J$, and $G_{vv} =

@@ -21,8 +21,8 @@ from needlepoint.models.activations import Activation, Linear, Softmax
 
 
 def proximal(activation: type[Activation], channel: Channel, sample: Sample) -> Minima:
-    """Return the minimum of eq:proximal for every sample: exactly for linear attention, by a search in one dimension for
-    softmax over two tokens, by Newton's method from several starts for the rest.
+    """Return the minimum of eq:proximal for every sample: exactly for linear attention, by a search in one dimension
+    for softmax over two tokens, by Newton's method from several starts for the rest.
     """
     alone = jnp.full_like(sample.y, jnp.inf)
     if issubclass(activation, Linear):

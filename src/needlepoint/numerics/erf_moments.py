@@ -11,7 +11,7 @@ from jax.scipy.special import erf, erfc
 
 from needlepoint.numerics.gaussian import legendre_rule
 
-_NODES = 24  # exact to rounding for every (t, g), see the tests against 30-digit quadrature
+_NODES = 24  # of Gauss-Legendre: exact to rounding for every (t, g), see the tests against 30-digit quadrature
 _TWO_OVER_SQRT_PI = 2 / np.sqrt(np.pi)
 
 
@@ -32,9 +32,9 @@ class ErfSquareMean(NamedTuple):
 
 
 def erf_mean(t: Any, g: Any) -> ErfMean:
-    r"""eq:erf-mean. $e(t, g) = E\,\mathrm{erf}(t + gN) = \mathrm{erf}(u)$, $u = ts$, $s = (1 + 2g^2)^{-1/2}$.
+    r"""eq:erf-mean. Return $e(t, g) = E\,\mathrm{erf}(t + gN) = \mathrm{erf}(u)$ and its derivatives by t.
 
-    $e' = sp$, $e'' = -2us^2p$ with $p = \frac{2}{\sqrt\pi}e^{-u^2}$.
+    $u = ts$, $s = (1 + 2g^2)^{-1/2}$, $e' = sp$, $e'' = -2us^2p$ with $p = \frac{2}{\sqrt\pi}e^{-u^2}$.
     """
     s = 1 / jnp.sqrt(1 + 2 * g * g)
     u = t * s
@@ -43,7 +43,8 @@ def erf_mean(t: Any, g: Any) -> ErfMean:
 
 
 def erf_square_mean(t: Any, g: Any) -> ErfSquareMean:
-    r"""eq:zeta-derivatives. $\zeta' = 2spq$, $\zeta'' = 2s^2(c\,p\,p_c - 2u\,p\,q)$.
+    r"""eq:zeta-derivatives. Return $\zeta$ and its derivatives by t, $\zeta' = 2spq$, $\zeta'' = 2s^2(c\,p\,p_c -
+    2u\,p\,q)$.
 
     $c = (1 + 4g^2)^{-1/2}$, $p_c = \frac{2}{\sqrt\pi}e^{-u^2c^2}$, $q = \mathrm{erf}(uc)$.
     """
@@ -62,7 +63,7 @@ def _zeta_derivatives(t: Any, g: Any) -> tuple[Any, Any]:
 
 
 def zeta(t: Any, g: Any) -> Any:
-    r"""eq:zeta. $\zeta(t, g) = E\,\mathrm{erf}^2(t + gN) = \zeta(0, g) - \frac{4c}{\pi}\int_0^1
+    r"""eq:zeta. Return $\zeta(t, g) = E\,\mathrm{erf}^2(t + gN) = \zeta(0, g) - \frac{4c}{\pi}\int_0^1
     \frac{\mathrm{expm1}(-u^2(1 + c^2x^2))}{1 + c^2x^2}dx$, $\zeta(0, g) = \frac2\pi\arcsin\frac{2g^2}{1 + 2g^2}$.
 
     Equal to $1 - 8\,T_{Owen}(\sqrt2\,u, c)$; this form keeps its relative accuracy at small t and g. Even in t,
@@ -84,8 +85,8 @@ def _zeta(t: Any, g: Any) -> Any:
 
 
 def _correlation_angle(g: Any) -> Any:
-    r"""$\arcsin\frac{2g^2}{1+2g^2} = \frac\pi2 - 2\arctan\frac1{\sqrt{1+4g^2}}$; each form keeps its digits on one
-    side of 1."""
+    r"""Return $\arcsin\frac{2g^2}{1+2g^2} = \frac\pi2 - 2\arctan\frac1{\sqrt{1+4g^2}}$: the first form is accurate for
+    g < 1, the second above."""
     wide = g * g > 1
     narrow_sq = jnp.where(wide, 1.0, g * g)
     near_zero = jnp.arcsin(2 * narrow_sq / (1 + 2 * narrow_sq))
@@ -108,7 +109,7 @@ class ShiftedErfMeans(NamedTuple):
 
 
 def shifted_erf_means(t: Any, g: Any) -> ShiftedErfMeans:
-    r"""eq:shifted-erf. Means of $1 + \mathrm{erf}(t + gN)$ and of its square without cancellation at negative t:
+    r"""eq:shifted-erf. Return the means of $1 + \mathrm{erf}(t + gN)$ and of its square, accurate at negative t too:
     $\mathrm{erfc}(-u)$ and $\mathrm{erfc}(-u)^2 + \frac2\pi\int_0^{\arcsin r}\exp\big(-\frac{2u^2}{1+\sin\theta}\big)
     d\theta$, $r = 2g^2/(1+2g^2)$, positive terms only.
     """

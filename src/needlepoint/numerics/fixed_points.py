@@ -14,13 +14,13 @@ Map = Callable[[np.ndarray], np.ndarray]
 Linearised = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 """From (rows, k) to the map's values (rows, k) and its Jacobians (rows, k, k) there."""
 
-_STALLED = 4  # steps without shrinking that end a row
-_SHRINKS = 0.7
-_QUICKER = 4.0  # the most by which the time step of a flow changes at once
-_OUTWARD = 0.5  # of the time in which a flow leaves a point e-fold, the longest time step near it
-_FIRST, _SHORTEST = 0.5, 0.1  # time steps of a flow: the first where f(x) - x is of order one, and the least
-_ASTRAY = 0.5  # a step that is nowhere near a fixed point
-_TINY = 1e-30  # instead of a step of length zero
+_STALLED = 4  # steps in a row without shrinking after which a row may end
+_SHRINKS = 0.7  # a step has shrunk if it is below this part of the smallest so far
+_QUICKER = 4.0  # largest factor by which the time step of a flow changes at once
+_OUTWARD = 0.5  # longest time step near an unstable point, relative to the time in which the flow leaves it e-fold
+_FIRST, _SHORTEST = 0.5, 0.1  # time steps of a flow: the first where f(x) - x is of order one, and the shortest
+_ASTRAY = 0.5  # a row whose steps f(x) - x were all above this never came near a fixed point
+_TINY = 1e-30  # replaces a step of length zero in a quotient
 
 
 class FixedPoints(NamedTuple):
@@ -46,7 +46,7 @@ def anderson(
     enough: float = 0.0,
     close: np.ndarray | float = 0.0,
 ) -> FixedPoints:
-    """Iterate x -> f(x) with Anderson's acceleration until every row's step is below `tol`.
+    """Return the fixed points that x -> f(x) with Anderson's acceleration reaches: every row's step is below `tol`.
 
     With `slope`, the Jacobian of f nearby (rows, k, k), steps are Newton's with it; without, damped. `reach` bounds a
     step in each coordinate. Rows also end where the next move is below `close` in every coordinate (k,). Rows whose
@@ -74,7 +74,7 @@ def anderson(
         points, moves = [*points[-memory:], x], [*moves[-memory:], move]
         new = x + np.clip(move, -reach, reach)
         for row in range(rows):
-            # far away the secants belong to another landscape
+            # far from the fixed point old secants say nothing about the map nearby
             if len(points) > 2 and size[row] < 0.5:
                 new[row] = x[row] + np.clip(_mixed(points, moves, row), -reach, reach)
             if size[row] > 10 * least[row] and len(points) > memory:
@@ -84,7 +84,7 @@ def anderson(
 
 
 def _mixed(points: list[np.ndarray], moves: list[np.ndarray], row: int) -> np.ndarray:
-    """The step to where the secants of the last moves put the fixed point."""
+    """Return the step (k,) to the fixed point that the secants of the last moves predict."""
     d_move = np.stack([moves[-1][row] - m[row] for m in moves[:-1]], axis=1)
     d_point = np.stack([points[-1][row] - p[row] for p in points[:-1]], axis=1)
     weights = np.linalg.lstsq(d_move, moves[-1][row], rcond=1e-9)[0]
@@ -94,7 +94,7 @@ def _mixed(points: list[np.ndarray], moves: list[np.ndarray], row: int) -> np.nd
 def settle(
     linearised: Linearised, x: np.ndarray, *, tol: float, most: int, reach: float = 0.7, enough: float = 0.0
 ) -> FixedPoints:
-    """Follow x' = f(x) - x until every row's step f(x) - x is below `tol`: pseudo-transient continuation.
+    """Return where x' = f(x) - x leads, until every row's step f(x) - x is below `tol`: pseudo-transient continuation.
 
     The plain iteration with a small enough step follows this flow, but near a fixed point where f has an eigenvalue of
     -9 that step must be below 0.2. Here a step in time is implicit, x + (1/h + 1 - J)^-1 (f(x) - x), which no negative
@@ -114,7 +114,7 @@ def settle(
         good = np.all(np.isfinite(step), axis=1) & np.all(np.isfinite(slopes), axis=(1, 2))
         size = np.where(good, np.max(np.abs(step), axis=1), np.inf)
         length = np.linalg.norm(np.where(good[:, None], step, 1.0), axis=1)
-        # a start that is nearly there is left to Newton's method at once
+        # from a start that is close to a fixed point the time step may grow at once, which makes it Newton's method
         bounds = (1 / _QUICKER, _QUICKER) if steps > 1 else (1.0, math.inf)
         h = np.maximum(h * np.clip(before / np.maximum(length, _TINY), *bounds), _SHORTEST)
         before, move = length, np.zeros_like(x)
@@ -135,12 +135,13 @@ def settle(
 
 
 def jacobian(function: Map, x: np.ndarray, step: float = 1e-3) -> np.ndarray:
-    """(k, k) derivatives of a map at one point x (k,), by forward differences taken in one call."""
+    """Return the derivatives (k, k) of a map at one point x (k,), by forward differences taken in one call."""
     return linearised_alone(function, step)(x[None])[1][0]
 
 
 def linearised_alone(function: Map, step: float = 1e-3) -> Linearised:
-    """Values and forward differences at one point (1, k), in one call of a map whose rows all are one problem."""
+    """Return a function for values and forward differences at one point (1, k), in one call of a map whose rows are all
+    the same problem."""
 
     def at(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         values = function(x + step * np.concatenate([np.zeros_like(x), np.eye(x.size)]))
@@ -150,8 +151,8 @@ def linearised_alone(function: Map, step: float = 1e-3) -> Linearised:
 
 
 def linearised_rows(function: Map, step: float = 1e-3) -> Linearised:
-    """Values and forward differences at points (rows, k), taken in k + 1 calls of a map whose rows are independent
-    problems."""
+    """Return a function for values and forward differences at points (rows, k), in k + 1 calls of a map whose rows are
+    independent problems."""
 
     def at(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         values = function(x)

@@ -13,16 +13,16 @@ import numpy as np
 
 from needlepoint.numerics.freeprob import Complex, FreeSum, Truncated, from_integrals
 
-_AT_ONCE = 2_000_000  # complex numbers in memory
-_ROUGH, _NEWTON, _HALVINGS, _HEIGHTS = 3, 40, 54, 30
-_SEGMENT, _PANEL, _ARC = 16, 12, 32  # Gauss nodes: next to w, a panel of the ray, the quarter circle
-_ALMOST = 30.0  # how far above 1/delta^2 the sum over atoms may be where the density dips
-_STRETCH = 1.5  # the logarithm of a panel's length
+_AT_ONCE = 2_000_000  # complex numbers in memory at once (32 MB)
+_ROUGH, _NEWTON, _HALVINGS, _HEIGHTS = 3, 40, 54, 30  # steps of the iterations: first, Newton's, bisection, `_height`
+_SEGMENT, _PANEL, _ARC = 16, 12, 32  # Gauss nodes of the path's parts: next to w, each panel of the ray, quarter circle
+_ALMOST = 30.0  # how far above 1/delta^2, as a factor, the sum over atoms may be where the density still dips
+_STRETCH = 1.5  # the distance to w grows by a factor exp(_STRETCH) along a panel, at most
 
 
 class Atoms(FreeSum):
-    """Eigenvalues `values` with `weights` that sum to one (equal ones if None). A weight of zero is a single eigenvalue
-    among infinitely many: it adds nothing to the law but may stick out of it (`outliers`)."""
+    """The law of eigenvalues `values` with `weights` that sum to one (equal ones if None). A weight of zero is a single
+    eigenvalue among infinitely many: it adds nothing to the law but may lie outside of it (`outliers`)."""
 
     def __init__(
         self, values: Sequence[float] | np.ndarray, weights: Sequence[float] | np.ndarray | None = None
@@ -37,20 +37,20 @@ class Atoms(FreeSum):
     # --- the atoms' own resolvent -----------------------------------------------------------------
 
     def _sums(self, w: Complex) -> tuple[Complex, Complex]:
-        """G0 and its derivative at any array of points."""
+        """Return G0 and its derivative at points of any shape."""
         inverse = 1.0 / (w[..., None] - self.s)
         return inverse @ self.a, -(inverse**2) @ self.a
 
     def _spread(self, u: np.ndarray, square: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sums of a / ((u - s)^2 + square) and of its square."""
+        """Return the sums over atoms of a / ((u - s)^2 + square) and of a / ((u - s)^2 + square)^2."""
         inverse = 1.0 / ((u[..., None] - self.s) ** 2 + square[..., None])
         return inverse @ self.a, inverse**2 @ self.a
 
     # --- where the subordination function is ------------------------------------------------------
 
     def subordinate(self, x: np.ndarray | float, delta: np.ndarray | float) -> Complex:
-        r"""eq:subordination. The root $w$ of $w + \delta^2G_0(w) = x$ with $\mathrm{Im}\,w > 0$; outside the support
-        there is none, and it is the real one that the others end in."""
+        r"""eq:subordination. Return the root $w$ of $w + \delta^2G_0(w) = x$ with $\mathrm{Im}\,w > 0$, in the shape of
+        x; outside the support there is none, and it is the real root that continues those inside."""
         x, delta = np.broadcast_arrays(np.asarray(x, dtype=float), np.asarray(delta, dtype=float))
         flat = self._in_chunks(self._subordinate, x.ravel(), delta.ravel(), per_point=self.s.size)
         return flat[0].reshape(x.shape)
@@ -82,15 +82,15 @@ class Atoms(FreeSum):
             reach = np.where(better, np.minimum(1.0, 2 * reach), reach / 4)
             if np.all((np.abs(value) <= tiny) | (reach < 1e-9)):
                 break
-        # near the axis: outside the support, or so close to its edge that Newton's method cannot tell
+        # near the real axis x is outside the support, or so close to its edge that Newton's method is not reliable
         lost = np.nonzero((np.abs(value) > 1e3 * tiny) | (np.imag(w) < 1e-4 * delta))[0]
         if lost.size:
             w[lost] = self._on_the_curve(x[lost], delta[lost])
         return (w,)
 
     def _height(self, u: np.ndarray, t: np.ndarray) -> np.ndarray:
-        """v^2 >= 0 with sum a / ((u - s)^2 + v^2) = 1/t, or 0 where the sum is below 1/t already: Newton's method on
-        its inverse, which is concave and rises, from below."""
+        """Return v^2 >= 0 with sum a / ((u - s)^2 + v^2) = 1/t, or 0 where the sum is below 1/t already, in the shape of
+        u: by Newton's method on the inverse of the sum, which is concave and rises, from below."""
         gap = (u[..., None] - self.s) ** 2
         square = np.maximum(0.0, np.max(t[..., None] * self.a - gap, axis=-1))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -103,8 +103,11 @@ class Atoms(FreeSum):
         return square
 
     def _on_the_curve(self, x: np.ndarray, delta: np.ndarray) -> Complex:
-        """Between bounds: the curve v(u) and x(u) on it are unique, and x(u) rises. Secants, and every third time
-        the middle."""
+        """Return w = u + i v(u) at which the curve of `_height` reaches x, in the shape of x.
+
+        x(u) rises along the curve, so that bounds on u enclose one root: secant steps, and every third step a
+        bisection.
+        """
         t, low, high = delta * delta, x - delta, x + delta
         below, above = -np.ones_like(x), np.ones_like(x)
         narrow = 4 * np.spacing(np.abs(x) + delta)
@@ -129,10 +132,13 @@ class Atoms(FreeSum):
     # --- integrals --------------------------------------------------------------------------------
 
     def truncated(self, delta: np.ndarray | float, eps: np.ndarray | float) -> Truncated:
-        r"""eq:atoms-truncated. The integrals $I_{jk}$ with $g = G_0(w)$, $z = w + \delta^2G_0(w)$ and $dg = G_0'(w)dw$
-        along a path from $w(\epsilon)$ over the atoms to the real axis right of them: straight up as far as the
-        nearest atom is away, on in steps that grow with the distance, and down a quarter circle. The overlap has
-        $\frac12(z - \epsilon)^2$ and $\sum_ia_is_i/(w - s_i)$ in place of $g$."""
+        r"""eq:atoms-truncated. Return the truncated moments, by the integrals $I_{jk}$ with $g = G_0(w)$, $z = w +
+        \delta^2G_0(w)$ and $dg = G_0'(w)dw$ along a path from $w(\epsilon)$ over the atoms to the real axis right of
+        them.
+
+        It goes straight up by the distance to the nearest atom, further up in panels that grow with the distance, and
+        down a quarter circle. The overlap has $\frac12(z - \epsilon)^2$ and $\sum_ia_is_i/(w - s_i)$ in place of $g$.
+        """
         delta, eps = np.broadcast_arrays(np.asarray(delta, dtype=float), np.asarray(eps, dtype=float))
         w = self.subordinate(eps, delta).ravel()
         panels = self._panels(w)
@@ -181,7 +187,8 @@ class Atoms(FreeSum):
     # --- the support ------------------------------------------------------------------------------
 
     def support(self, delta: float) -> np.ndarray:
-        r"""eq:atoms-support. The images of the intervals on which $\sum_ia_i/(u - s_i)^2 > 1/\delta^2$."""
+        r"""eq:atoms-support. Return the images (pieces, 2) of the intervals on which $\sum_ia_i/(u - s_i)^2 >
+        1/\delta^2$."""
         t, s = delta * delta, self.s
         place, lowest = self._valleys(t, 1.0)
         kept = (1.0 / (lowest[:, None] - s)) ** 2 @ self.a * t < 1
@@ -197,15 +204,15 @@ class Atoms(FreeSum):
         return edges.reshape(-1, 2)
 
     def cuts(self, delta: float) -> np.ndarray:
-        """Where the density dips between atoms that are almost apart."""
+        """Return where the density dips between atoms whose pieces have almost separated."""
         t = delta * delta
         u = self._valleys(t, _ALMOST)[1]
         w = u + 1j * np.sqrt(self._height(u, np.full(u.shape, t)))
         return np.sort((w + t * self._sums(w)[0]).real)
 
     def _valleys(self, t: float, slack: float) -> tuple[np.ndarray, np.ndarray]:
-        """The lowest points of sum a / (u - s)^2 between neighbours whose own part of it falls below slack/t, and the
-        left neighbours' places."""
+        """Return the indices of atoms whose own and right neighbour's part of sum a / (u - s)^2 falls below slack/t
+        between them, and the lowest point of the whole sum there."""
         s = self.s
         place = np.nonzero((np.cbrt(self.a[1:]) + np.cbrt(self.a[:-1])) ** 3 * t < slack * np.diff(s) ** 2)[0]
         low, high = s[place], s[place + 1]
@@ -216,7 +223,7 @@ class Atoms(FreeSum):
         return place, (low + high) / 2
 
     def outliers(self, delta: float) -> np.ndarray:
-        r"""eq:outliers. Where single eigenvalues $s$ stick out of the law: $s + \delta^2G_0(s)$ if
+        r"""eq:outliers. Return where single eigenvalues $s$ lie outside of the law: $s + \delta^2G_0(s)$ if
         $\delta^2\sum_ia_i/(s - s_i)^2 < 1$."""
         away = self.spikes[:, None] - self.s
         with np.errstate(divide="ignore"):
@@ -226,6 +233,6 @@ class Atoms(FreeSum):
 
 @functools.cache
 def _gauss(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss-Legendre nodes and weights on (0, 1)."""
+    """Return `count` Gauss-Legendre nodes and weights on (0, 1)."""
     t, w = np.polynomial.legendre.leggauss(count)
     return (t + 1) / 2, w / 2

@@ -17,19 +17,19 @@ from scipy import interpolate
 
 from needlepoint.numerics import wishart_series
 
-Complex: TypeAlias = Any  # an array; the types of numpy lose track of complex ones
+Complex: TypeAlias = Any  # a complex array; numpy's own types do not follow real and complex through functions
 
-_CLUSTERED = 48  # Gauss nodes a panel of the support
-_MOST = 2000  # nodes, where there are so many panels that fewer each are enough
-_GRADES = 10  # panels on each side of what is almost a cusp, each four times the last
-_TABLE = 129  # points a panel where the distribution function is tabled
+_CLUSTERED = 48  # most Gauss nodes per panel of the support
+_MOST = 2000  # about the most nodes in all; with many panels fewer nodes on each are enough
+_GRADES = 10  # panels on each side of a point that is almost a cusp, each four times as wide as the last
+_TABLE = 129  # most points per panel at which the distribution function is tabulated
 
 
 class Truncated(NamedTuple):
     r"""eq:truncated, eq:cut-overlap. $J(\delta, \epsilon) = \int(x - \epsilon)_+^2\mu_\delta(dx)$, its derivatives by
-    $\delta$ (1) and $\epsilon$ (2), the mass above $\epsilon$, and the overlap $\frac1d\mathrm{Tr}S_0(S_0 + \delta Z -
-    \epsilon)_+ = J - \frac\delta2\partial_1J - \frac\epsilon2\partial_2J$ of what is left with $S_0$, without that
-    difference."""
+    $\delta$ (1) and $\epsilon$ (2), the mass above $\epsilon$, and the overlap of the cut matrix with $S_0$,
+    $\frac1d\mathrm{Tr}S_0(S_0 + \delta Z - \epsilon)_+ = J - \frac\delta2\partial_1J - \frac\epsilon2\partial_2J$,
+    which is computed without that difference, where digits would cancel."""
 
     J: np.ndarray
     d1: np.ndarray
@@ -42,7 +42,8 @@ class Truncated(NamedTuple):
 
 
 def from_integrals(delta: np.ndarray, found: Sequence[np.ndarray]) -> Truncated:
-    r"""eq:wishart-truncated. From $I_{01}, I_{11}, I_{21}, I_{02}, I_{12}, I_{03}$ and the overlap."""
+    r"""eq:wishart-truncated. Return the truncated moments from $I_{01}, I_{11}, I_{21}, I_{02}, I_{12}, I_{03}$ and the
+    overlap."""
     i01, i11, i21, i02, i12, i03, overlap = found
     second = 2 * i12 + 8 * delta**2 * i21
     return Truncated(i03 / 3, 2 * delta * i12, -i02, second, -4 * delta * i11, 2 * i01, i01, overlap)
@@ -57,7 +58,7 @@ class Nodes(NamedTuple):
 
     @property
     def mass(self) -> np.ndarray:
-        """Weights of the law itself."""
+        """Return the weights of the law itself."""
         return self.dx * self.density
 
 
@@ -65,47 +66,48 @@ class FreeSum(abc.ABC):
     """The law of S0, to which a semicircle of standard deviation delta is added."""
 
     mean: float
-    """Of the eigenvalues of S0."""
+    """The mean of the eigenvalues of S0."""
     square: float
     """The mean square of the eigenvalues of S0."""
 
     @abc.abstractmethod
     def resolvent(self, x: np.ndarray | float, delta: np.ndarray | float) -> Complex:
-        """g(x + i0): its imaginary part is minus pi times the density."""
+        """Return g(x + i0), whose imaginary part is minus pi times the density."""
 
     @abc.abstractmethod
     def truncated(self, delta: np.ndarray | float, eps: np.ndarray | float) -> Truncated:
-        """eq:truncated at many points."""
+        """eq:truncated. Return the truncated moments, in the shape that `delta` and `eps` broadcast to."""
 
     @abc.abstractmethod
     def support(self, delta: float) -> np.ndarray:
-        """(pieces, 2): the intervals where the density is positive, from left to right."""
+        """Return the intervals where the density is positive, from left to right, (pieces, 2)."""
 
     def cuts(self, delta: float) -> np.ndarray:
-        """Points inside the support near which the density is almost singular; panels end there."""
+        """Return points inside the support near which the density is almost singular, so that panels end there."""
         return np.empty(0)
 
     def density(self, x: np.ndarray | float, delta: np.ndarray | float) -> np.ndarray:
         return np.maximum(-self.resolvent(x, delta).imag / np.pi, 0.0)
 
     def distribution(self, x: np.ndarray | float, delta: np.ndarray | float) -> np.ndarray:
-        """The mass at or below x."""
+        """Return the mass at or below x."""
         return 1.0 - self.truncated(delta, x).above
 
     def panels(self, delta: float, more: Sequence[float] = ()) -> np.ndarray:
-        """(panels, 2): the support, divided at the cuts and at `more` points."""
+        """Return the support divided at the cuts and at `more` points, (panels, 2)."""
         cuts = np.sort(np.concatenate([self.cuts(delta), np.asarray(more, dtype=float)]))
         ends = [np.r_[a, cuts[(cuts > a) & (cuts < b)], b] for a, b in self.support(delta)]
         return np.concatenate([np.stack([e[:-1], e[1:]], axis=1) for e in ends])
 
     def nodes(self, delta: float, more: Sequence[float] = ()) -> Nodes:
-        """Gauss nodes on every panel, clustered at its ends like the arcsine law."""
+        """Return Gauss nodes on every panel, clustered at its ends like the arcsine law."""
         panels = self.panels(delta, more)
         x, dx = _clustered(panels, *_arc_nodes(int(np.clip(_MOST // len(panels), 8, _CLUSTERED))))
         return Nodes(x.ravel(), dx.ravel(), self.density(x.ravel(), delta))
 
     def quantiles(self, p: np.ndarray, delta: float) -> np.ndarray:
-        """Where the distribution function reaches p: the density is a spline on every panel, and integrated."""
+        """Return where the distribution function reaches p, in the shape of p: it is the integral of a spline through
+        the density on every panel."""
         panels = self.panels(delta)
         angle = np.linspace(0.0, np.pi, int(np.clip(2 * _MOST // len(panels), 17, _TABLE)))
         x, dx = _clustered(panels, angle, np.ones(angle.size))
@@ -126,14 +128,14 @@ class FreeSum(abc.ABC):
 
 
 def _clustered(panels: np.ndarray, angle: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Points at the cosines of `angle` in (0, pi) on every panel, and weights of dx."""
+    """Return points at the cosines of `angle` in (0, pi) on every panel, and weights of dx, both (panels, angles)."""
     centre, half = panels.mean(axis=1)[:, None], np.diff(panels, axis=1) / 2
     return centre - half * np.cos(angle), half * np.sin(angle) * weight
 
 
 @functools.cache
 def _arc_nodes(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss-Legendre nodes and weights on (0, pi)."""
+    """Return `count` Gauss-Legendre nodes and weights on (0, pi)."""
     t, w = np.polynomial.legendre.leggauss(count)
     return np.pi * (t + 1) / 2, np.pi * w / 2
 
@@ -150,21 +152,21 @@ class MarchenkoPastur(FreeSum):
         self.mean, self.square = float(np.sqrt(ratio)), 1.0 + ratio
 
     def resolvent(self, x: np.ndarray | float, delta: np.ndarray | float) -> Complex:
-        r"""eq:wishart-resolvent. The root of $\delta^2g^3 - (\delta^2b + x)g^2 + (1 - k + xb)g - b = 0$, $b = \sqrt k$,
-        with $\mathrm{Im}\,g < 0$; where all are real, the one on which $x$ falls.
+        r"""eq:wishart-resolvent. Return the root of $\delta^2g^3 - (\delta^2b + x)g^2 + (1 - k + xb)g - b = 0$, $b =
+        \sqrt k$, with $\mathrm{Im}\,g < 0$; where all are real, the one on whose branch $x$ falls as $g$ grows.
         """
         x, delta = np.broadcast_arrays(np.asarray(x, dtype=float), np.asarray(delta, dtype=float))
         b, k = self.mean, self.ratio
         # y = delta g
         a2, a1, a0 = -(delta * b + x / delta), 1.0 - k + x * b, -b * delta
         r = _isolated_root(a2, a1, a0)
-        # the other two are the roots of y^2 + 2 half y + rest, divided out from the end that loses no digits
+        # the other two roots solve y^2 + 2 half y + rest = 0; the division starts at the end that loses no digits
         large, safe = np.abs(r) > 1.0, np.where(r == 0, 1.0, r)
         rest = np.where(large, -a0 / safe, a1 + r * (r + a2))
         half = np.where(large, (rest - a1) / (2 * safe), (r + a2) / 2)
         disc = half * half - rest
         wave = np.sqrt(np.abs(disc))
-        # two real ones without cancellation
+        # the two roots where they are real, without cancellation
         far = -half - np.copysign(wave, half)
         near = np.where(far == 0, 0.0, rest / np.where(far == 0, 1.0, far))
         three = np.sort(np.stack([r, far, near]), axis=0)
@@ -176,9 +178,9 @@ class MarchenkoPastur(FreeSum):
         return y / delta
 
     def truncated(self, delta: np.ndarray | float, eps: np.ndarray | float) -> Truncated:
-        r"""eq:wishart-truncated. $J = I_{03}/3$, $\partial_2J = -I_{02}$, $\partial_1J = 2\delta I_{12}$, $1 - F =
-        I_{01}$, $\partial_{22}J = 2I_{01}$, $\partial_{12}J = -4\delta I_{11}$, $\partial_{11}J = 2I_{12} +
-        8\delta^2I_{21}$, with $I_{jk} = \frac1\pi\mathrm{Im}\int_{g(\epsilon)}^{0+}g^j(z(g) - \epsilon)^kdg$, $z(g) =
+        r"""eq:wishart-truncated. Return the truncated moments: $J = I_{03}/3$, $\partial_2J = -I_{02}$, $\partial_1J =
+        2\delta I_{12}$, $1 - F = I_{01}$, $\partial_{22}J = 2I_{01}$, $\partial_{12}J = -4\delta I_{11}$,
+        $\partial_{11}J = 2I_{12} + 8\delta^2I_{21}$, with $I_{jk} = \frac1\pi\mathrm{Im}\int_{g(\epsilon)}^{0+}g^j(z(g) - \epsilon)^kdg$, $z(g) =
         \frac1g + \frac k{b - g} + \delta^2g$, elementary in $g(\epsilon)$.
         """
         shape = np.broadcast_shapes(np.shape(delta), np.shape(eps))
@@ -193,7 +195,7 @@ class MarchenkoPastur(FreeSum):
         return from_integrals(d.reshape(shape), [x.reshape(shape) for x in found])
 
     def _closed(self, t: np.ndarray, e: np.ndarray, g: Complex, a: np.ndarray) -> np.ndarray:
-        """(7, n): the integrals in powers and arguments of g and of b - g."""
+        """Return the seven integrals in powers and arguments of g and of b - g, (7, n)."""
         b, k = self.mean, self.ratio
         u, c = b - g, t * b - e
         A = np.where(g.imag < 0, np.arctan2(-g.imag, b - g.real), np.where(g.real > b, np.pi, 0.0))
@@ -241,7 +243,7 @@ class MarchenkoPastur(FreeSum):
         return -np.array([p01, p11, p21, p02, p12, p03, overlap]) / np.pi
 
     def _critical(self, delta: float) -> Complex:
-        """The roots g of z'(g) = 0, real and complex."""
+        """Return the four roots g of z'(g) = 0, real and complex."""
         b, k, t = self.mean, self.ratio, delta * delta
         # -(b - g)^2 + k g^2 + t g^2 (b - g)^2
         return np.roots([t, -2 * t * b, t * b * b + k - 1, 2 * b, -b * b])
@@ -250,16 +252,18 @@ class MarchenkoPastur(FreeSum):
         return 1 / g + self.ratio / (self.mean - g) + delta * delta * g
 
     def support(self, delta: float) -> np.ndarray:
-        r"""eq:wishart-edges. $z(g)$ at the real roots of $-(b - g)^2 + kg^2 + \delta^2g^2(b - g)^2$."""
+        r"""eq:wishart-edges. Return $z(g)$ at the real roots of $-(b - g)^2 + kg^2 + \delta^2g^2(b - g)^2$, (pieces,
+        2)."""
         roots = self._critical(delta)
         real = roots[np.abs(roots.imag) < 1e-9 * (1 + np.abs(roots))].real
         edges = np.sort(self._z(real, delta))
-        if len(edges) == 4 and edges[2] <= edges[1]:  # a gap that is rounding
+        if len(edges) == 4 and edges[2] <= edges[1]:  # a gap that is nothing but rounding
             edges = edges[[0, 3]]
         return edges.reshape(-1, 2)
 
     def cuts(self, delta: float) -> np.ndarray:
-        """Away from what is almost a cusp: a narrow gap, or where complex roots of z'(g) = 0 come near the axis."""
+        """Return graded points around what is almost a cusp: a narrow gap, or a place where complex roots of z'(g) = 0
+        come near the axis."""
         roots, pieces = self._critical(delta), self.support(delta)
         at = self._z(roots[roots.imag > 1e-9 * (1 + np.abs(roots))], delta)
         centres = np.concatenate([at.real, (pieces[1:, 0] + pieces[:-1, 1]) / 2])[:, None]
@@ -268,7 +272,7 @@ class MarchenkoPastur(FreeSum):
 
 
 def _isolated_root(a2: np.ndarray, a1: np.ndarray, a0: np.ndarray) -> np.ndarray:
-    """The real root of y^3 + a2 y^2 + a1 y + a0 that is farthest from the other two."""
+    """Return the real root of y^3 + a2 y^2 + a1 y + a0 that is farthest from the other two."""
     third = a2 / 3
     p, q = a1 - a2 * third, 2 * third**3 - third * a1 + a0
     size = np.sqrt(np.abs(p) / 3)
@@ -282,7 +286,7 @@ def _isolated_root(a2: np.ndarray, a1: np.ndarray, a0: np.ndarray) -> np.ndarray
 
 
 def _polished(y: np.ndarray, a2: np.ndarray, a1: np.ndarray, a0: np.ndarray, steps: int = 2) -> np.ndarray:
-    """Newton steps that are taken only where they shrink the residual."""
+    """Return the root y after Newton steps, which are taken only where they reduce the residual of the cubic."""
     value = ((y + a2) * y + a1) * y + a0
     for _ in range(steps):
         slope = (3 * y + 2 * a2) * y + a1

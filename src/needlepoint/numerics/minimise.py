@@ -21,7 +21,7 @@ class Minimum:
     value: float
     residual: float
     value_error: float
-    """How much lower the minimum may be: gradient times the Newton step that is left."""
+    """How much lower the true minimum may be: the gradient times the Newton step that is left."""
     status: Status
     others: tuple[float, ...]
     """The values that all starts reached, lowest first."""
@@ -34,7 +34,7 @@ def minimise(
     tol: float = 1e-9,
     polish_steps: int = 12,
 ) -> Minimum:
-    """BFGS from every start, then Newton steps from the best one.
+    """Return the lowest minimum that BFGS reaches from `starts` (runs, k), refined by Newton steps.
 
     The Newton step uses the pseudo-inverse of the Hessian, so directions along which the function is
     constant (norms, rotations of a frame) are left alone; a step that raises the value is refused.
@@ -56,10 +56,11 @@ def minimise(
     residual = float(np.max(np.abs(gradient)))
     if not np.isfinite(value):
         return Minimum(x, value, residual, np.inf, Status.DIVERGED, tuple(float(e.fun) for e in ends))
-    if not np.isfinite(residual):  # a value without a slope: it may be anywhere near a minimum
+    if not np.isfinite(residual):  # without a gradient nothing is known of the distance to a minimum
         return Minimum(x, value, np.inf, np.inf, Status.MAX_STEPS, tuple(float(e.fun) for e in ends))
     value_error = float(np.abs(gradient) @ np.abs(_newton_step(value_and_grad, x, gradient)))
-    # relative to how steep the function is where the search began, so that a descent without end is no minimum
+    # relative to the steepest gradient at the starts: a descent without end, along which the gradient only falls slowly,
+    # is not a minimum
     slopes = [float(np.max(np.abs(value_and_grad(x0)[1]))) for x0 in starts]
     steepness = max((slope for slope in slopes if np.isfinite(slope)), default=1.0)
     status = Status.CONVERGED if residual <= tol * max(1.0, steepness) else Status.MAX_STEPS
@@ -72,7 +73,7 @@ def _newton_step(value_and_grad: ValueAndGrad, x: np.ndarray, gradient: np.ndarr
 
 
 def _hessian(value_and_grad: ValueAndGrad, x: np.ndarray, step: float = 1e-5) -> np.ndarray:
-    """Central differences of the gradient: good to 1e-10, all that a contraction to its zero needs."""
+    """Return the Hessian (k, k) by central differences of the gradient, to 1e-10: enough for Newton's method."""
     rows = [(value_and_grad(x + step * e)[1] - value_and_grad(x - step * e)[1]) / (2 * step) for e in np.eye(len(x))]
     hessian = np.array(rows)
     return (hessian + hessian.T) / 2
@@ -87,14 +88,16 @@ def newton(
     radius: float = 0.7,
     most: int = 40,
 ) -> Minimum:
-    """Newton's method on values alone, for few variables of order one and values exact to rounding.
+    """Return the minimum that Newton's method reaches with values alone, for few variables of order one and values
+    exact to rounding.
 
-    Gradient and Hessian are central differences of the first step; the end is polished with gradients of the second.
+    Gradient and Hessian are central differences with the first of `steps`; the end is polished with gradients by the
+    second.
     No move is longer than `radius`, which halves when a move does not descend.
     """
     x, lowest = np.asarray(start, dtype=float), value(np.asarray(start, dtype=float))
     gradient, hessian = np.full(len(x), np.inf), np.eye(len(x))
-    # a gradient by differences has the rounding of the values
+    # a gradient by differences has the rounding error of the values over the step
     enough = max(tol, 64 * np.finfo(float).eps * max(1.0, abs(lowest)) / steps[1])
     for attempt in range(6):
         rough = steps[0] * (10 if attempt % 2 else 1)  # a long valley needs wider differences for its curvature
@@ -112,7 +115,7 @@ def newton(
     if not np.isfinite(lowest):
         status = Status.DIVERGED
     else:
-        # at the bottom of a flat valley the value is known long before the place
+        # at the bottom of a flat valley the value has converged long before the position
         known = value_error <= 1e-2 * tol and residual <= 1e3 * tol
         status = Status.CONVERGED if residual <= enough or known else Status.MAX_STEPS
     return Minimum(x, float(lowest), residual, value_error, status, (float(lowest),))
@@ -124,7 +127,8 @@ Function = Callable[[np.ndarray], float]
 def _descend(
     value: Function, x: np.ndarray, lowest: float, rough: float, radius: float, most: int
 ) -> tuple[np.ndarray, float, np.ndarray]:
-    """Newton moves with differences of one step until they are as short as it; and the last Hessian."""
+    """Return point, value and last Hessian after Newton moves with differences of step `rough`, until a move is about as
+    short as that."""
     hessian = np.eye(len(x))
     for _ in range(most):
         with np.errstate(invalid="ignore"):
@@ -148,7 +152,7 @@ def _descend(
 def _along_valley(
     value: Function, x: np.ndarray, lowest: float, hessian: np.ndarray
 ) -> tuple[np.ndarray, float] | None:
-    """A lower point along the flattest direction, which differences at x may not see."""
+    """Return a lower point along the flattest direction, which differences at x may miss, or None."""
     if len(x) < 2:
         return None
     flat = np.linalg.eigh(hessian)[1][:, np.argmin(np.abs(np.linalg.eigvalsh(hessian)))]
@@ -162,7 +166,7 @@ def _along_valley(
 def _polish(
     value: Function, x: np.ndarray, lowest: float, hessian: np.ndarray, fine: float, longest: float
 ) -> tuple[np.ndarray, float, np.ndarray]:
-    """Moves with this Hessian and finer gradients, as long as the gradient shrinks."""
+    """Return point, value and gradient after moves with this Hessian and finer gradients, as long as these shrink."""
     gradient = _slopes(value, x, fine)
     for _ in range(6):
         trial = x + _descent(gradient, hessian)
@@ -182,7 +186,7 @@ def _slopes(value: Function, x: np.ndarray, step: float) -> np.ndarray:
 
 
 def _differences(value: Function, x: np.ndarray, here: float, step: float) -> tuple[np.ndarray, np.ndarray]:
-    """Gradient and Hessian by central differences."""
+    """Return gradient (k,) and Hessian (k, k) by central differences."""
     e = step * np.eye(len(x))
     plus, minus = np.array([value(x + d) for d in e]), np.array([value(x - d) for d in e])
     hessian = np.diag(plus - 2 * here + minus)
@@ -194,7 +198,8 @@ def _differences(value: Function, x: np.ndarray, here: float, step: float) -> tu
 
 
 def _descent(gradient: np.ndarray, hessian: np.ndarray, noise: float = 0.0) -> np.ndarray:
-    """The Newton move, turned downhill where the function curves down; flat directions are left alone."""
+    """Return the Newton move (k,), reversed to lead downhill where the curvature is negative, and zero along flat
+    directions."""
     values, vectors = np.linalg.eigh(hessian)
     size = np.abs(values)
     usable = size > max(noise, 1e-10 * float(size.max()), 1e-300)

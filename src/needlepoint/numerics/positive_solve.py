@@ -8,8 +8,12 @@ import jax.numpy as jnp
 
 
 def solve_positive(matrix: Any, vector: Any) -> Any:
-    """Solve with the LDL^T of a small symmetric matrix (k, k, n) whose negative pivots have their sign turned: a
-    descent direction in any case. Unrolled, because batched LAPACK calls cost more than the arithmetic."""
+    """Return the solution (k, n) for small symmetric matrices (k, k, n) and vectors (k, n), by an LDL^T whose negative
+    pivots are made positive.
+
+    With a gradient as the vector it is minus a descent direction for any matrix. The loops are unrolled, because
+    batched LAPACK calls cost more than the arithmetic.
+    """
     k = vector.shape[0]
     lower: list[list[Any]] = [[None] * k for _ in range(k)]
     pivots: list[Any] = []

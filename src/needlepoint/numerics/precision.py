@@ -1,4 +1,4 @@
-"""Float64 inside, whatever the caller's JAX setting is, and no global setting touched."""
+"""Computing in float64 whatever the caller's JAX setting is, without changing it."""
 
 from __future__ import annotations
 

@@ -8,13 +8,14 @@ import math
 import numpy as np
 from scipy import special
 
-_LARGE_ORDER = 40.0
-_LARGE_ARGUMENT = 1e4
-_TERMS = 10
+_LARGE_ORDER = 40.0  # orders from here on use the uniform expansion
+_LARGE_ARGUMENT = 1e4  # arguments beyond use the expansion for large arguments, at lower orders
+_TERMS = 10  # of both expansions
 
 
 def log_radial_density(near: np.ndarray, offset: float, d: int) -> np.ndarray:
-    r"""$\log$ of the density of $\rho = |z - c|$, $z\sim N(0, I_d)$, $|c|$ = `offset`, at $\rho$ = offset + near:
+    r"""Return the $\log$ of the density of $\rho = |z - c|$, $z\sim N(0, I_d)$, $|c|$ = `offset`, at $\rho$ = offset +
+    near, in the shape of `near`:
     $\rho(\rho/|c|)^\nu e^{-(\rho^2+|c|^2)/2}I_\nu(|c|\rho)$ with $\nu = d/2 - 1$."""
     nu, rho = d / 2 - 1, offset + near
     with np.errstate(divide="ignore"):
@@ -23,7 +24,8 @@ def log_radial_density(near: np.ndarray, offset: float, d: int) -> np.ndarray:
 
 
 def log_reduced_bessel(nu: float, z: np.ndarray) -> np.ndarray:
-    r"""$\log\big[(z/2)^{-\nu}I_\nu(z)e^{-z}\big]$ for $\nu\ge0$, $z\ge0$, where neither factor need be a number."""
+    r"""Return $\log\big[(z/2)^{-\nu}I_\nu(z)e^{-z}\big]$ for $\nu\ge0$, $z\ge0$, in the shape of z, also where a factor
+    by itself would overflow or underflow."""
     if nu >= _LARGE_ORDER:
         return _debye(nu, z)
     found = np.full(z.shape, -math.lgamma(nu + 1))
@@ -41,7 +43,7 @@ def log_reduced_bessel(nu: float, z: np.ndarray) -> np.ndarray:
 
 
 def _debye(nu: float, z: np.ndarray) -> np.ndarray:
-    """The uniform expansion for large orders (DLMF 10.41), with the logarithm of the power taken out."""
+    """Return the same by the uniform expansion for large orders (DLMF 10.41)."""
     ratio = z / nu
     root = np.hypot(1.0, ratio)
     p = 1 / root
@@ -53,7 +55,7 @@ def _debye(nu: float, z: np.ndarray) -> np.ndarray:
 
 @functools.cache
 def _debye_polynomials() -> tuple[np.ndarray, ...]:
-    """u_0 = 1, u_{k+1}(p) = p^2 (1 - p^2) u_k'(p) / 2 + int_0^p (1 - 5 t^2) u_k(t) dt / 8."""
+    """Return the coefficients of u_0 = 1, u_{k+1}(p) = p^2 (1 - p^2) u_k'(p) / 2 + int_0^p (1 - 5 t^2) u_k(t) dt / 8."""
     poly = np.polynomial.polynomial
     found: list[np.ndarray] = [np.ones(1)]
     for _ in range(_TERMS):

@@ -1,4 +1,4 @@
-"""Integrals over a Wishart law in wide noise, as power series: the closed forms lose their digits there."""
+"""Integrals over a Wishart law plus wide noise as power series, because the closed forms lose their digits there."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from typing import Any
 import numpy as np
 
 SMALL = 0.2
-"""The series are for |g| / b below this."""
+"""The series are used where |g| / b is below this."""
 
 _TERMS = 24  # SMALL to this power is below rounding
 
 
 def integrals(b: float, t: np.ndarray, e: np.ndarray, g: np.ndarray, arg: np.ndarray) -> tuple[np.ndarray, ...]:
-    r"""eq:wishart-series. $I_{01}, I_{11}, I_{21}, I_{02}, I_{12}, I_{03}$ and the overlap, with $z(g) - \epsilon =
-    \frac1g + P(g)$, $P = b - \epsilon + (1 + \delta^2)g + \sum_{n\ge2}b^{1-n}g^n$, term by term. `t` is $\delta^2$,
-    `e` is $\epsilon$ and `arg` the argument of g, all of one shape (n,)."""
-    # products of real numbers stay real, as powers of complex ones need not
+    r"""eq:wishart-series. Return $I_{01}, I_{11}, I_{21}, I_{02}, I_{12}, I_{03}$ and the overlap, each (n,), term by
+    term with $z(g) - \epsilon = \frac1g + P(g)$, $P = b - \epsilon + (1 + \delta^2)g + \sum_{n\ge2}b^{1-n}g^n$.
+
+    `t` is $\delta^2$, `e` is $\epsilon$ and `arg` the argument of g, all (n,).
+    """
+    # cumulative products of real numbers stay exactly real, which complex powers need not
     steps = np.repeat(g[:, None] / b, _TERMS, axis=1)
     geometric = b * np.cumprod(np.concatenate([np.ones((len(g), 1)), steps], axis=1), axis=1)
     # terms of P and of k b / (b - g)^2 = b sum (n + 1) (g / b)^n, each with its power of g
@@ -25,10 +27,10 @@ def integrals(b: float, t: np.ndarray, e: np.ndarray, g: np.ndarray, arg: np.nda
     P2, P3 = _product(P, P), _product(P, _product(P, P))
     one = np.zeros_like(P)
     one[:, 0] = 1.0
-    lines = (one, P), (one, 2 * P, P2), (one, 3 * P, 3 * P2, P3)  # of (1/g + P)^k, from g^-k on
+    lines = (one, P), (one, 2 * P, P2), (one, 3 * P, 3 * P2, P3)  # series in (1/g + P)^k, beginning with g^-k
 
     def integral(terms: tuple[np.ndarray, ...], more: int = 0) -> np.ndarray:
-        """Of g^more times the sum of g^-(k - i) terms[i]."""
+        """Return the integral of g^more times the sum over i of g^-(k - i) terms[i], (n,)."""
         low = more + 1 - len(terms)
         return sum((_primitive(line, low + i, g, arg) for i, line in enumerate(terms)), np.zeros(len(g)))
 
@@ -46,7 +48,7 @@ def integrals(b: float, t: np.ndarray, e: np.ndarray, g: np.ndarray, arg: np.nda
 
 
 def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Of two power series, cut where they are."""
+    """Return the product of two power series (n, terms), truncated at as many terms."""
     out = np.zeros_like(a)
     for i in range(a.shape[1]):
         out[:, i:] += a[:, i, None] * b[:, : a.shape[1] - i]
@@ -54,11 +56,11 @@ def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _primitive(terms: np.ndarray, power: int, g: np.ndarray, arg: np.ndarray) -> np.ndarray:
-    r"""$\frac1\pi\mathrm{Im}\int_g^{0+}$ of $g^{power}$ times a series whose terms carry their own powers of g."""
+    r"""Return $\frac1\pi\mathrm{Im}\int_g^{0+}$ of $g^{power}$ times a series whose terms include their powers of g."""
     exponents: Any = np.arange(terms.shape[1]) + power + 1
     logarithm = exponents == 0
     weights = terms / np.where(logarithm, 1, exponents)
     whole = (weights * ~logarithm).sum(axis=1) * g ** (power + 1)
-    # the coefficient of 1/g is real
+    # 1/g integrates to a logarithm, whose coefficient is real and whose imaginary part is the argument of g
     residue = (weights * logarithm).sum(axis=1) * g ** (power + 1)
     return -(whole.imag + residue.real * arg) / np.pi
