@@ -89,8 +89,8 @@ class Atoms(FreeSum):
         return (w,)
 
     def _height(self, u: np.ndarray, t: np.ndarray) -> np.ndarray:
-        """Return v^2 >= 0 with sum a / ((u - s)^2 + v^2) = 1/t, or 0 where the sum is below 1/t already, in the shape of
-        u: by Newton's method on the inverse of the sum, which is concave and rises, from below."""
+        """Return v^2 >= 0 with sum a / ((u - s)^2 + v^2) = 1/t, or 0 where the sum is below 1/t already, shaped like u:
+        by Newton's method on the inverse of the sum, which is concave and rises, from below."""
         gap = (u[..., None] - self.s) ** 2
         square = np.maximum(0.0, np.max(t[..., None] * self.a - gap, axis=-1))
         with np.errstate(divide="ignore", invalid="ignore"):

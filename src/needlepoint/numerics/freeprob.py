@@ -180,7 +180,8 @@ class MarchenkoPastur(FreeSum):
     def truncated(self, delta: np.ndarray | float, eps: np.ndarray | float) -> Truncated:
         r"""eq:wishart-truncated. Return the truncated moments: $J = I_{03}/3$, $\partial_2J = -I_{02}$, $\partial_1J =
         2\delta I_{12}$, $1 - F = I_{01}$, $\partial_{22}J = 2I_{01}$, $\partial_{12}J = -4\delta I_{11}$,
-        $\partial_{11}J = 2I_{12} + 8\delta^2I_{21}$, with $I_{jk} = \frac1\pi\mathrm{Im}\int_{g(\epsilon)}^{0+}g^j(z(g) - \epsilon)^kdg$, $z(g) =
+        $\partial_{11}J = 2I_{12} + 8\delta^2I_{21}$, with $I_{jk} =
+        \frac1\pi\mathrm{Im}\int_{g(\epsilon)}^{0+}g^j(z(g) - \epsilon)^kdg$, $z(g) =
         \frac1g + \frac k{b - g} + \delta^2g$, elementary in $g(\epsilon)$.
         """
         shape = np.broadcast_shapes(np.shape(delta), np.shape(eps))

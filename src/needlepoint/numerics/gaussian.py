@@ -26,7 +26,7 @@ def trapezoid_rule(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def lattice(low: float, high: float, step: float) -> np.ndarray:
-    """Return low, low + step, ... below high, at exact multiples (numpy's arange rounds its step to the size of low)."""
+    """Return low, low + step, ... below high: exact multiples (numpy's arange rounds its step to the size of low)."""
     return low + step * np.arange(max(1, int(np.ceil((high - low) / step))))
 
 
@@ -43,8 +43,8 @@ def _frozen(x: np.ndarray) -> np.ndarray:
 
 
 def sobol_normals(dimension: int, log2_points: int, scrambles: int, seed: int) -> np.ndarray:
-    """Return standard normals from Sobol points, (scrambles, 2**log2_points, dimension); the mean over each scrambling is
-    an unbiased estimate."""
+    """Return standard normals from Sobol points, (scrambles, 2**log2_points, dimension); each scrambling is an unbiased
+    rule of integration."""
     rng = np.random.default_rng([seed, dimension, log2_points])
     blocks = []
     for _ in range(scrambles):

@@ -59,8 +59,7 @@ def minimise(
     if not np.isfinite(residual):  # without a gradient nothing is known of the distance to a minimum
         return Minimum(x, value, np.inf, np.inf, Status.MAX_STEPS, tuple(float(e.fun) for e in ends))
     value_error = float(np.abs(gradient) @ np.abs(_newton_step(value_and_grad, x, gradient)))
-    # relative to the steepest gradient at the starts: a descent without end, along which the gradient only falls slowly,
-    # is not a minimum
+    # the gradient is compared with the steepest one at the starts, so that a descent without end is not a minimum
     slopes = [float(np.max(np.abs(value_and_grad(x0)[1]))) for x0 in starts]
     steepness = max((slope for slope in slopes if np.isfinite(slope)), default=1.0)
     status = Status.CONVERGED if residual <= tol * max(1.0, steepness) else Status.MAX_STEPS
@@ -127,8 +126,8 @@ Function = Callable[[np.ndarray], float]
 def _descend(
     value: Function, x: np.ndarray, lowest: float, rough: float, radius: float, most: int
 ) -> tuple[np.ndarray, float, np.ndarray]:
-    """Return point, value and last Hessian after Newton moves with differences of step `rough`, until a move is about as
-    short as that."""
+    """Return point, value and last Hessian after Newton moves with differences of step `rough`, until a move is about
+    as short as that."""
     hessian = np.eye(len(x))
     for _ in range(most):
         with np.errstate(invalid="ignore"):

@@ -55,7 +55,7 @@ def _debye(nu: float, z: np.ndarray) -> np.ndarray:
 
 @functools.cache
 def _debye_polynomials() -> tuple[np.ndarray, ...]:
-    """Return the coefficients of u_0 = 1, u_{k+1}(p) = p^2 (1 - p^2) u_k'(p) / 2 + int_0^p (1 - 5 t^2) u_k(t) dt / 8."""
+    """Return coefficients of u_0 = 1, u_{k+1}(p) = p^2 (1 - p^2) u_k'(p) / 2 + int_0^p (1 - 5 t^2) u_k(t) dt / 8."""
     poly = np.polynomial.polynomial
     found: list[np.ndarray] = [np.ones(1)]
     for _ in range(_TERMS):

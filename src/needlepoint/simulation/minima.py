@@ -10,19 +10,19 @@ import numpy as np
 from scipy import optimize
 
 APART = 1e-4
-"""Two starts ended at different minima if their energies differ by more than this, relatively."""
+"""Two starts ended at different minima if their energies differ by more than this part of the larger one."""
 
 FITTED = 1e-9
-"""Of the energy of predicting 0: energies below it are rounding."""
+"""Part of the energy of predicting 0 below which an energy, or a difference of two, is rounding."""
 
 HOW = {"lbfgs": "L-BFGS", "adam": "Adam", "fista": "FISTA", "amp": "message passing"}
 
-_STEPS = 10_000
-_MEMORY = 30
+_STEPS = 10_000  # most iterations, and most gradients
+_MEMORY = 30  # pairs of steps and gradients that L-BFGS keeps
 
 
 class Reached(Protocol):
-    """A minimum, as far as starts are compared."""
+    """A minimum, of which only the energy is needed to compare starts."""
 
     @property
     def energy(self) -> float: ...
@@ -37,8 +37,10 @@ def descend(
     units: np.ndarray | float,
     tolerance: float,
 ) -> tuple[np.ndarray, int]:
-    """Where L-BFGS ends from these weights, measured in `units`, and after how many gradients: it stops where the norm
-    of the gradient is below the tolerance."""
+    """Return where L-BFGS ends from these weights, in their shape, and after how many gradients.
+
+    It works on weights / `units`, and stops where the norm of the gradient by these is below the tolerance.
+    """
 
     def scaled(flat: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = value_and_gradient(units * flat.reshape(weights.shape))
@@ -54,14 +56,14 @@ def descend(
             "maxiter": _STEPS,
             "maxfun": _STEPS,
             "ftol": 0.0,
-            "gtol": tolerance / math.sqrt(weights.size),  # of the largest entry
+            "gtol": tolerance / math.sqrt(weights.size),  # bounds the largest entry, and so the norm by the tolerance
         },
     )
     return units * found.x.reshape(weights.shape), int(found.nfev)
 
 
 def lowest(minima: Mapping[str, M]) -> M:
-    """The one of least energy, an overflow counting as infinite."""
+    """Return the minimum of least energy; an energy that is not finite counts as infinite."""
     return min(minima.values(), key=lambda m: m.energy if np.isfinite(m.energy) else np.inf)
 
 
@@ -72,7 +74,8 @@ def are_apart(minima: Mapping[str, Reached], energy_at_zero: float) -> bool:
 
 
 def notes_on_starts(algorithm: str, unfinished: int, runs: int, repeats: int, means: Mapping[str, float]) -> list[str]:
-    """One sentence if runs did not end, one if two starts were compared: `means` of what is measured, by its name."""
+    """Return one sentence if runs did not converge, and one if two starts were compared; `means` has the mean of every
+    metric."""
     notes = []
     if unfinished:
         notes.append(f"in {unfinished} of {runs} runs {HOW[algorithm]} stopped before the gradient vanished.")

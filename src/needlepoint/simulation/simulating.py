@@ -1,4 +1,4 @@
-"""The verb `simulate`: find the rule, check the request, run it in float64."""
+"""The function `simulate`: check the request, find its rule, run it in float64."""
 
 from __future__ import annotations
 
@@ -25,12 +25,11 @@ def simulate(
     samples: int = 20_000,
     progress: Progress = silent,
 ) -> Measurement:
-    """The answer by sampling and training with d-dimensional vectors, `repeats` times.
+    """Return the answer measured by sampling and training with d-dimensional vectors, `repeats` times.
 
-    Takes resolved specs only: constants that the library chooses are in `predict(...).resolved`. For
-    Population(), `overlaps` says at which weights to measure. `samples` is the number of test sequences
-    a repeat (of training sequences a length for GradientFlow). Descent from given starts runs each start
-    `repeats` times, in fresh coordinates.
+    Takes resolved specs only: constants that the library chooses are in `predict(...).resolved`. For Population(),
+    `overlaps` says at which weights to measure. `samples` is the number of test sequences per repeat (for GradientFlow:
+    of training sequences per length). Descent from given starts runs each start `repeats` times, in fresh coordinates.
     """
     for name, value, lowest in (("d", d, 2), ("repeats", repeats, 1), ("samples", samples, 1)):
         if not is_whole(value) or value < lowest:

@@ -10,10 +10,10 @@ from needlepoint.simulation.indexed.one_sequence import Errors
 from needlepoint.simulation.indexed.problem import Minimum, Problem
 
 _STEPS = 500
-_DAMPING = 0.5  # undamped it oscillates, and with g undamped single sequences go back and forth
+_DAMPING = 0.5  # share of the old S, Sigma and g; undamped S oscillates, and single sequences do if g is not damped
 _NEWTON_STEPS = 60
 _HALVINGS = 30
-_STILL = 1e-11  # a Newton step this small, relative to the scores, leaves rounding
+_STILL = 1e-11  # Newton step, relative to 1 + the largest score, after which only rounding is left
 
 
 def amp(problem: Problem) -> Minimum:
@@ -22,8 +22,9 @@ def amp(problem: Problem) -> Minimum:
     \hat\Sigma S$, $S\leftarrow(H - 2\tilde\lambda)_+/\hat\Sigma$ and $\Sigma\leftarrow d^{-2}\sum_{ij}f[h_i, h_j]$,
     the divided differences of that map at the eigenvalues of $H$; $S\leftarrow H/(\hat\Sigma + 4\lambda)$ if direct.
 
-    S, Sigma and g move half way. A fixed point is stationary whatever Sigma is; it stops where Sigma is not positive.
-    It has converged if the problem's residual is below its tolerance.
+    S, Sigma and g move half way in each step. A fixed point is a stationary point of the energy whatever Sigma is. The
+    iteration stops where $\hat\Sigma$ is not positive; it has converged if the problem's residual is below its
+    tolerance.
     """
     d, n, enough = problem.d, problem.n, problem.tolerance
     S, Sigma, g = np.zeros((d, d)), 1.0, np.zeros((n, problem.task.tokens, problem.task.tokens))
@@ -31,7 +32,7 @@ def amp(problem: Problem) -> Minimum:
     for step in range(1, _STEPS + 1):
         omega = _cavity(problem.scores(problem.data.x, S), Sigma, g)
         z, divergence = proximal(problem, omega, Sigma)
-        keep = _DAMPING if step > 1 else 0.0  # S = 0 is no better than what the first step finds
+        keep = _DAMPING if step > 1 else 0.0  # the first step is not damped: S = 0 is worth nothing
         g = keep * g + (1 - keep) * (z - omega) / Sigma
         Sigma_hat = -2 * float(divergence.sum()) / d**2
         H = problem.pull(g) / d + Sigma_hat * S
@@ -46,13 +47,13 @@ def amp(problem: Problem) -> Minimum:
 
 
 def _cavity(scores: np.ndarray, Sigma: float, g: np.ndarray) -> np.ndarray:
-    """The scores without a sequence's own answer: the Onsager term."""
+    """Return the scores without each sequence's own influence (the Onsager term), (n, T, T)."""
     return scores - Sigma * g
 
 
 def _threshold(problem: Problem, H: np.ndarray, Sigma_hat: float) -> tuple[np.ndarray, float]:
-    """S and Sigma from H. Of the soft threshold f a divided difference is f' on one side of it, and f(h)/(h - k)
-    across it."""
+    """Return S (d, d) and Sigma from H. A divided difference of the soft threshold f is f' if both eigenvalues h and k
+    are on one side of it, and f(h)/(h - k) across it."""
     if not problem.tied:
         return H / (Sigma_hat + 4 * problem.lam), 1 / (Sigma_hat + 4 * problem.lam)
     h, vectors = np.linalg.eigh(H)
@@ -66,7 +67,7 @@ def proximal(problem: Problem, omega: np.ndarray, Sigma: float) -> tuple[np.ndar
     r"""eq:indexed-proximal. $z^* = \arg\min_z\ell(z) + \|z - \omega\|_F^2/(4\Sigma)$ over symmetric z, and
     $\mathrm{tr}\,\partial_\omega g = \mathrm{tr}[(1 + 2\Sigma\nabla^2\ell)^{-1} - 1]/\Sigma$ for each sequence.
 
-    The lower of two minima: from omega, and from scores that give the labels.
+    Newton's method starts from omega and from scores that reproduce the labels; the lower minimum counts.
     """
     basis, errors = symmetric_basis(problem.task.tokens), problem.training
     fitting = problem.data.noisy * (problem.task.beta_star / problem.model.beta if problem.task.tokens > 1 else 1.0)
@@ -80,8 +81,11 @@ def proximal(problem: Problem, omega: np.ndarray, Sigma: float) -> tuple[np.ndar
 def _descend(
     errors: Errors, basis: np.ndarray, omega: np.ndarray, Sigma: float, start: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Newton's method with the absolute values of the curvatures, steps halved until they do not lead up; sequences
-    that have stopped are left alone."""
+    """Return the minimum that each sequence reaches from `start`, (n, T, T), and its height (n,).
+
+    Newton's method with the absolute values of the curvatures; steps are halved until they do not lead up. Sequences
+    that have converged are left alone.
+    """
     ends, values, rows = start.copy(), np.full(len(start), np.inf), np.arange(len(start))
     z, floor = start, 1e-3 / Sigma
     for _ in range(_NEWTON_STEPS):
@@ -110,12 +114,12 @@ def _moreau(errors: Errors, omega: np.ndarray, Sigma: float, z: np.ndarray) -> t
 
 
 def _curvature(errors: Errors, basis: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """The second derivatives in the coordinates of the basis."""
+    """Return the second derivatives in the coordinates of the basis, (n, k, k)."""
     return np.einsum("iab,nabc,jac->nij", basis, errors.curvatures(z), basis, optimize=True)
 
 
 def symmetric_basis(T: int) -> np.ndarray:
-    """(T (T + 1) / 2, T, T): an orthonormal basis of symmetric matrices."""
+    """Return an orthonormal basis of the symmetric matrices, (T (T + 1) / 2, T, T)."""
     basis = []
     for a, b in itertools.combinations_with_replacement(range(T), 2):
         matrix = np.zeros((T, T))

@@ -25,19 +25,19 @@ from needlepoint.simulation.indexed.problem import Problem, draw_problem, draw_s
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 
 _STEPS = 1000
-_DAMPING = 0.6  # of S alone: residuals that lag behind it make single eigenvalues swing
-_PATIENCE, _STRONGER = 300, 0.8  # steps after which what circles is damped more
-_STILL = 1e-4  # a move of S, in the noise of what it is estimated from
-_FOUND = 1e-10  # noise over the mean square of the target, below which nothing is left to find
-_TABLE, _PER_PIECE = 256, 16  # points where the shrinkage is tabled, and at least so many on each piece of the support
-_WINDOW = (np.arange(16) - 7.5) / 8
-_LOG2_POINTS = 6  # of each of two rules of integration over what is not known of a test sequence's scores
-_AT_ONCE = 2**21  # numbers
+_DAMPING = 0.6  # share of the old S; residuals are not damped, since single eigenvalues swing if they lag behind S
+_PATIENCE, _STRONGER = 300, 0.8  # after so many steps an iteration that circles is damped by this instead
+_STILL = 1e-4  # move of S relative to sqrt(d tau), the noise of the matrix that it is estimated from
+_FOUND = 1e-10  # tau relative to the mean square of the target below which S0 is known
+_TABLE, _PER_PIECE = 256, 16  # points at which the shrinkage is tabulated, and the fewest on each piece of the support
+_WINDOW = (np.arange(16) - 7.5) / 8  # midpoints between -1 and 1 that the shrinkage is averaged over
+_LOG2_POINTS = 6  # log2 of the points of each of two rules of integration over the unknown part of test scores
+_AT_ONCE = 2**21  # numbers in memory at once (16 MB)
 
 
 class Posterior(NamedTuple):
-    """The mean of S0, the error per eigenvalue that it is expected to have, the noise of the matrix that it is made
-    of, whether the iteration settled, and after how many steps."""
+    """The posterior mean S of S0, its expected squared error over d, the variance tau of the noise in the matrix that
+    it is estimated from, whether the iteration converged, and after how many steps."""
 
     S: np.ndarray
     error: float
@@ -50,8 +50,8 @@ class Posterior(NamedTuple):
 def simulate_indexed_bayes(
     task: AttentionIndexed, model: None, learner: BayesOptimal, options: SimulationOptions
 ) -> Measurement:
-    """eq:indexed-bayes-amp on fresh data a repeat, and what the best predictor with its mean errs on fresh
-    sequences. The data of a repeat are those that attention is trained on with the same seed."""
+    """Return the errors of the posterior mean by eq:indexed-bayes-amp, on fresh data and fresh test sequences in every
+    repeat. With the same seed these are the data that attention is trained on."""
     if learner.alpha is None:
         raise InvalidParameter(
             "BayesOptimal(alpha=None): the attention-indexed model needs alpha, the number of sequences over d squared "
@@ -95,24 +95,29 @@ def simulate_indexed_bayes(
 
 
 def draw(task: AttentionIndexed, alpha: float, d: int, seed: int, repeat: int) -> Problem:
-    """A target and data. Of the model only the scores of a matrix are used."""
+    """Return a target and data. Of the model only the map from a matrix to its scores is used."""
     return draw_problem(task, DirectAttention(), 0.0, round(alpha * d**2), d, seed, repeat)
 
 
 def visible(z: np.ndarray) -> np.ndarray:
-    r"""What labels show of symmetric scores (n, T, T): all but a shift $z + c11^\top$. It is linear in the logarithms
-    of the labels, but not computed from those: a large or small inverse temperature would leave no digits of it."""
+    r"""Return the part of symmetric scores that labels determine, (n, T, T): all but a shift $z + c11^\top$.
+
+    It is linear in the logarithms of the labels, but not computed from them: at a large or small inverse temperature
+    they would leave no digits of it.
+    """
     return z - z.mean(axis=(1, 2), keepdims=True) if z.shape[2] > 1 else z
 
 
-@threadpool_limits.wrap(limits=1, user_api="blas")  # the small products of a sequence are slower with more
+@threadpool_limits.wrap(limits=1, user_api="blas")  # the small products of a sequence are slower with more threads
 def amp(problem: Problem) -> Posterior:
-    r"""eq:indexed-bayes-amp. $r = y - \mathcal A(S) + \frac D{2N\alpha}r^{old}$ in what labels show of scores, $\tau =
+    r"""eq:indexed-bayes-amp. Return the posterior mean of S0 by message passing.
+
+    $r = y - \mathcal A(S) + \frac D{2N\alpha}r^{old}$ in the part of the scores that labels determine, $\tau =
     \frac1{2N\alpha}\frac1{2nN}\sum_\mu\|r_\mu\|^2$, $R = S + \frac1{2N\alpha d}\mathcal A^\top(r)$, which is $S_0 +
     \sqrt\tau Z$ in the limit, and $S \leftarrow f_\tau(R)$ of eq:bayes-spectrum; $\tau D$ is the error of $S$.
 
-    It begins with what is known without data, a multiple of the identity. The noise of the labels is not asked for:
-    it is part of the residuals, and nothing is divided by what may vanish. S moves part of the way.
+    It begins with what is known without data, a multiple of the identity, and S moves part of the way in each step. The
+    noise of the labels need not be given: it is part of the residuals, and no division is by a noise that may vanish.
     """
     law, d, N = prior(problem), problem.d, problem.task.components
     ratio = 2 * N * problem.n / d**2
@@ -136,24 +141,25 @@ def amp(problem: Problem) -> Posterior:
 
 
 def prior(problem: Problem) -> FreeSum:
-    """What is known of the eigenvalues of S0: the limit law if they are random, and if not, all of them."""
+    """Return what is known of the eigenvalues of S0: the limit law if they are random, otherwise their values."""
     law = problem.task.target.law
     return Atoms(problem.target) if isinstance(law, Atoms) else law
 
 
 def _noise(r: np.ndarray, N: float, ratio: float) -> float:
-    """tau: a visible coordinate of a residual has the variance 2 tau times the ratio."""
+    """Return tau: each of the N visible coordinates of a residual has the variance 2 tau times the ratio."""
     return float(np.sum(r**2)) / (2 * N * len(r) * ratio)
 
 
 def shrink(law: FreeSum, values: np.ndarray, tau: float) -> tuple[np.ndarray, float]:
-    r"""eq:bayes-spectrum. $f(x) = x - 2\tau\,\mathrm{Re}\,g(x)$ at the eigenvalues, with $g$ the resolvent of $S_0 +
-    \sqrt\tau Z$, and the divergence $D = \frac1{d^2}\sum_{ij}(1 + \delta_{ij})f[x_i, x_j]$.
+    r"""eq:bayes-spectrum. Return $f(x) = x - 2\tau\,\mathrm{Re}\,g(x)$ at the eigenvalues (d,), with $g$ the resolvent of
+    $S_0 + \sqrt\tau Z$, and the divergence $D = \frac1{d^2}\sum_{ij}(1 + \delta_{ij})f[x_i, x_j]$.
 
-    f is averaged over a window of $\pm\sqrt\tau d^{-2/3}$, as far as eigenvalues at an edge of the law move at finite
-    d: its slope is infinite at the edges and steep where two pieces of the law are about to part, and S would never
-    settle. Between two pieces of the law f is straight. Outside it is constant if the eigenvalues of S0 are known;
-    random ones move by $d^{-2/3}$ of their spread, and one found there may in part be where it seems.
+    f is averaged over a window of $\pm\sqrt\tau d^{-2/3}$, the distance by which eigenvalues at an edge of the law
+    fluctuate at finite d: its slope is infinite at the edges and steep where two pieces of the law are about to
+    separate, and S would never converge. Between two pieces of the law f is linear. Outside of the law it is constant if
+    the eigenvalues of S0 are known. Random ones fluctuate by $d^{-2/3}$ of their spread, so that part of the distance
+    of an eigenvalue to the law may be real, and is kept.
     """
     delta, d = math.sqrt(tau), len(values)
     x, f = _table(law, delta)
@@ -162,7 +168,7 @@ def shrink(law: FreeSum, values: np.ndarray, tau: float) -> tuple[np.ndarray, fl
     slope = (np.interp(values + width, x, f) - np.interp(values - width, x, f)) / (2 * width)
     loose = 0.0 if isinstance(law, Atoms) else (law.square - law.mean**2) * d ** (-4 / 3)
     outside = values - np.clip(values, x[0], x[-1])
-    believed = loose / (loose + 2 * tau / d)  # an eigenvalue has the variance 2 tau / d
+    believed = loose / (loose + 2 * tau / d)  # the noise moves an eigenvalue with the variance 2 tau / d
     mean, slope = mean + believed * outside, slope + believed * (outside != 0)
     gap = values[:, None] - values
     close = np.abs(gap) < 1e-3 * width
@@ -171,8 +177,8 @@ def shrink(law: FreeSum, values: np.ndarray, tau: float) -> tuple[np.ndarray, fl
 
 
 def _table(law: FreeSum, delta: float) -> tuple[np.ndarray, np.ndarray]:
-    """x - 2 delta^2 Re g(x) at points of the support that cluster at its edges, but not right there, where a resolvent
-    may cost a hundred times as much."""
+    """Return points x of the support and x - 2 delta^2 Re g(x) there. The points cluster at the edges but avoid the edges
+    themselves, where a resolvent may cost a hundred times as much."""
     support = law.support(delta)
     points = max(_PER_PIECE, _TABLE // len(support))
     angle = np.pi * (np.arange(points) + 0.5) / points
@@ -196,8 +202,8 @@ def _measure(problem: Problem, posterior: Posterior, options: SimulationOptions,
 
 
 def risks(problem: Problem, posterior: Posterior, options: SimulationOptions, repeat: int) -> tuple[float, float]:
-    r"""Mean errors of the best predictions of noisy labels and of clean ones. An error is $\mathrm{Tr}(p - y)K(p' -
-    y)^\top$ with predictions by two independent rules of integration: their inaccuracies do not add to it."""
+    r"""Return the mean errors of the best predictions of noisy and of clean labels. An error is $\mathrm{Tr}(p - y)K(p'
+    - y)^\top$ with predictions by two independent rules of integration, so that their inaccuracies add no bias."""
     task, T = problem.task, problem.task.tokens
     rng, noise = stream(options.seed, repeat, 4), stream(options.seed, repeat, 5)
     rules = sobol_normals(T, _LOG2_POINTS, 2, int(stream(options.seed, repeat, 6).integers(2**31)))
@@ -218,14 +224,17 @@ def risks(problem: Problem, posterior: Posterior, options: SimulationOptions, re
 
 
 def predicted(z: np.ndarray, variance: float, beta: float, normals: np.ndarray) -> np.ndarray:
-    r"""eq:indexed-bayes-predictor. $p = E\,\mathrm{softmax}(\beta(z + \xi))$ with $\xi$ symmetric, of the variance on
-    the diagonal and half of it off, by standard normals (points, T). The entries of a row of $\xi$ are independent,
-    and a row of $p$ is a mean over one row of it. Of one token $p = z$."""
+    r"""eq:indexed-bayes-predictor. Return $p = E\,\mathrm{softmax}(\beta(z + \xi))$, (n, T, T), with $\xi$ symmetric, of
+    the given variance on the diagonal and half of it off, by standard normals (points, T).
+
+    The entries of a row of $\xi$ are independent, and a row of $p$ is a mean over that row alone. For one token $p =
+    z$.
+    """
     T = z.shape[2]
     if T == 1:
         return z
     xi = normals[:, None, :] * np.sqrt(variance * (1 + np.eye(T)) / 2)
-    # the softmax is over the first axis: sums over short ones are fast there
+    # the softmax is over the first axis, because sums over a short axis are fast there
     powers = beta * (z.T[..., None] + xi.T[:, :, None, :])
     np.exp(powers - powers.max(axis=0), out=powers)
     return (powers / powers.sum(axis=0)).mean(axis=3).T

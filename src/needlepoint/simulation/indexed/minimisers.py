@@ -11,21 +11,23 @@ from needlepoint.simulation.indexed.problem import Minimum, Problem, soften
 from needlepoint.simulation.minima import descend
 
 _STEPS = 10_000
-_ADAM_STEPS, _ADAM_RATE, _ADAM_DECAY = 3_000, 0.2, 1e-3  # entries of W are of order one
+_ADAM_STEPS, _ADAM_RATE, _ADAM_DECAY = 3_000, 0.2, 1e-3  # the rate is for entries of W of order one
 _POWER_STEPS = 30
-_MARGIN = 1.1  # on the largest curvature, which so many steps find to a few per cent
+_MARGIN = 1.1  # factor on the largest curvature, which _POWER_STEPS find to a few per cent
 
 
 def lbfgs(problem: Problem, weights: np.ndarray) -> Minimum:
-    """eq:indexed-energy from these weights by L-BFGS. It has converged if the norm of the gradient, in the problem's
-    unit, is below its tolerance."""
+    """Return the minimum of eq:indexed-energy that L-BFGS reaches from these weights. It has converged if the norm of
+    the gradient, in the problem's unit, is below its tolerance."""
     found = descend(problem.value_and_gradient, weights, problem.weights_unit, problem.tolerance)
     return _at(problem, *found)
 
 
 def adam(problem: Problem, weights: np.ndarray) -> Minimum:
-    """eq:indexed-energy from these weights by Adam on all sequences at once, its step falling geometrically to 1e-3
-    of the first one; it stops and has converged as L-BFGS does."""
+    """Return the minimum of eq:indexed-energy that Adam reaches from these weights, on all sequences at once.
+
+    Its step falls geometrically to 1e-3 of the first one; it stops and has converged by the criterion of L-BFGS.
+    """
     unit, mean, square = problem.weights_unit, np.zeros_like(weights), np.zeros_like(weights)
     step, enough = 0, problem.tolerance
     for step in range(1, _ADAM_STEPS + 1):
@@ -41,9 +43,10 @@ def adam(problem: Problem, weights: np.ndarray) -> Minimum:
 
 
 def fista(problem: Problem) -> Minimum:
-    r"""eq:indexed-fista. $S\leftarrow(Y - \frac1\Lambda(\nabla E(Y) + \frac{\tilde\lambda}dI))_+$ with $Y$ ahead of
-    $S$ by its momentum, which restarts when it points uphill. For one token the problem is convex in $S \ge 0$, and
-    the width of W plays no part.
+    r"""eq:indexed-fista. Return the minimum over $S \ge 0$ by FISTA.
+
+    $S\leftarrow(Y - \frac1\Lambda(\nabla E(Y) + \frac{\tilde\lambda}dI))_+$ with $Y$ ahead of $S$ by its momentum, which
+    restarts when it points uphill. For one token the problem is convex in $S \ge 0$, and the width of W plays no part.
 
     It has converged if the problem's residual is below its tolerance.
     """
@@ -58,7 +61,7 @@ def fista(problem: Problem) -> Minimum:
     momentum, step = 1.0, 0
     for step in range(1, _STEPS + 1):
         new = soften(Y - problem.fit(Y)[1] / curvature, problem.trace_penalty / (d * curvature))
-        # the step from Y in the units of the residual, which is then taken at the new point itself
+        # the step from Y in the units of the residual: a cheap first check before the residual at the new point
         moved = float(np.linalg.norm(new - Y)) * curvature * math.sqrt(d) * problem.unit
         uphill = np.sum((Y - new) * (new - S)) > 0
         after = 1.0 if uphill else (1 + math.sqrt(1 + 4 * momentum**2)) / 2
@@ -70,7 +73,8 @@ def fista(problem: Problem) -> Minimum:
 
 
 def _largest_curvature(problem: Problem) -> float:
-    """Of the squared error of one token as a function of S, by power iteration: its gradient is linear in S."""
+    """Return the largest curvature of the squared error of one token as a function of S, by power iteration: its
+    gradient is linear in S."""
     constant = problem.fit(np.zeros((problem.d, problem.d)))[1]
     V, size = np.diag(np.linspace(-1.0, 1.0, problem.d)), 1.0
     for _ in range(_POWER_STEPS):

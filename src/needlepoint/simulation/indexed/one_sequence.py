@@ -8,7 +8,7 @@ import numpy as np
 
 
 def attention(z: np.ndarray, beta: float) -> np.ndarray:
-    """The softmax of beta z by rows; of one token its score, for softmax would be 1 whatever it is."""
+    """Return the row-wise softmax of beta z, (n, T, T); for one token its score, because softmax would always be 1."""
     if z.shape[2] == 1:
         return z
     powers = np.exp(beta * (z - z.max(axis=2, keepdims=True)))
@@ -28,11 +28,11 @@ class Errors:
     metric: np.ndarray | None
 
     def of(self, rows: np.ndarray) -> Errors:
-        """The same of some of the sequences."""
+        """Return the same for some of the sequences."""
         return Errors(self.beta, self.labels[rows], None if self.metric is None else self.metric[rows])
 
     def losses_and_slopes(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(n,), and derivatives (n, T, T) that are symmetric as z is."""
+        """Return the losses (n,) and their derivatives by z, (n, T, T), which are symmetric as z is."""
         f = attention(z, self.beta)
         error = f - self.labels
         mixed = error if self.metric is None else error @ self.metric
@@ -42,7 +42,7 @@ class Errors:
         return np.sum(error * mixed, axis=(1, 2)), (slope + slope.transpose(0, 2, 1)) / 2
 
     def curvatures(self, z: np.ndarray) -> np.ndarray:
-        r"""(n, T, T, T), the second derivatives in each row of z. With $J = \beta(\mathrm{diag}f - ff^\top)$, $G =
+        r"""Return the second derivatives by each row of z, (n, T, T, T). With $J = \beta(\mathrm{diag}f - ff^\top)$, $G =
         2K(f - y)$ and $t = f(G - f\cdot G)$ a row has $2JKJ + \beta^2[\mathrm{diag}\,t - tf^\top - ft^\top]$.
         """
         n, T = z.shape[:2]

@@ -16,8 +16,8 @@ from needlepoint.simulation.indexed.one_sequence import Errors, attention
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 
 LARGEST = 4e8  # numbers in the tokens of a data set (3.2 GB)
-_CACHED = 2**18  # numbers of a block of tokens that is multiplied by S
-_TOLERANCE = 1e-6
+_CACHED = 2**18  # numbers in a block of tokens that is multiplied by S at once (2 MB)
+_TOLERANCE = 1e-6  # see `Problem.tolerance`
 
 
 class Sequences(NamedTuple):
@@ -29,7 +29,8 @@ class Sequences(NamedTuple):
 
 
 class Minimum(NamedTuple):
-    """Where training ended: the matrix S, its energy, whether it is stationary, and after how many gradients."""
+    """Where training ended: the matrix S, its energy, whether it is stationary, and after how many steps or gradients.
+    """
 
     S: np.ndarray
     energy: float
@@ -39,7 +40,8 @@ class Minimum(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """eq:indexed-energy on one data set. `target` has the eigenvalues of S0, which is diagonal: tokens are isotropic.
+    """eq:indexed-energy on one data set. `target` has the eigenvalues of S0, which may be taken as diagonal because the
+    law of the tokens is isotropic.
 
     `weights` are W (d, p) for tied attention and S itself for direct attention.
     """
@@ -50,9 +52,9 @@ class Problem:
     target: np.ndarray
     data: Sequences
     centre: np.ndarray
-    """What the diagonal of the scores is centred with, as <centre, S>: the identity gives the trace, the mean of
-    x x^T over the training tokens gives the mean over the batch. Test sequences are centred with it too, so that an
-    answer to one does not depend on the others. The labels always have the exact trace."""
+    """The matrix (d, d) whose product <centre, S> is subtracted from the diagonal of the scores: the identity gives the
+    trace, the mean of x x^T over the training tokens gives the mean over the batch. Test sequences are centred with it
+    too, so that an answer to one does not depend on the others. The labels always have the exact trace."""
 
     @property
     def tied(self) -> bool:
@@ -73,7 +75,7 @@ class Problem:
 
     @property
     def trace_penalty(self) -> float:
-        """The penalty on W as one on Tr S / d: the root of p/d times lam."""
+        """The penalty on W, written as one on Tr S / d: lam times the square root of p/d."""
         return self.lam * math.sqrt(self.width / self.d)
 
     @property
@@ -83,13 +85,13 @@ class Problem:
 
     @property
     def unit(self) -> float:
-        """What W / d, or S over the root of d, is measured in: the inverse root of the energy's curvature, about
-        lam + n/d^2."""
+        """The unit of W / d, or of S / sqrt(d) for direct attention: one over the square root of the energy's
+        curvature, which is about lam + n/d^2."""
         return 1 / math.sqrt(self.lam + self.n / self.d**2)
 
     @property
     def weights_unit(self) -> float:
-        """`unit` in entries of the weights."""
+        """The same unit for the entries of the weights."""
         return self.unit * (self.d if self.tied else math.sqrt(self.d))
 
     @property
@@ -99,12 +101,12 @@ class Problem:
         return _TOLERANCE * math.sqrt(2 * self.energy_at_zero + _TOLERANCE**2)
 
     def matrix(self, weights: np.ndarray) -> np.ndarray:
-        """S of the weights."""
+        """Return the matrix S (d, d) of the weights."""
         return weights @ weights.T / math.sqrt(self.width * self.d) if self.tied else weights
 
     def value_and_gradient(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
-        r"""eq:indexed-energy. $\frac1{d^2}\sum_\mu\ell_\mu(z_\mu) + \frac\lambda{d^2}\|W\|_F^2$ (or $\frac\lambda
-        d\|S\|_F^2$), and its gradient in the weights.
+        r"""eq:indexed-energy. Return $\frac1{d^2}\sum_\mu\ell_\mu(z_\mu) + \frac\lambda{d^2}\|W\|_F^2$ (or $\frac\lambda
+        d\|S\|_F^2$) and its gradient by the weights, in their shape.
         """
         fit, slope = self.fit(self.matrix(weights))
         scale = self.lam / (self.d**2 if self.tied else self.d)
@@ -113,40 +115,45 @@ class Problem:
         return fit + scale * float(np.sum(weights**2)), slope + 2 * scale * weights
 
     def energy(self, S: np.ndarray) -> float:
-        """The same of a matrix, for tied attention by the trace: ||W||^2 is the root of p d times Tr S."""
+        """Return the energy of a matrix S. For tied attention the penalty is on the trace: ||W||^2 = sqrt(p d) Tr S."""
         penalty = self.trace_penalty * np.trace(S) if self.tied else self.lam * np.sum(S**2)
         return self.train_loss(S) * self.n / self.d**2 + float(penalty) / self.d
 
     def train_loss(self, S: np.ndarray) -> float:
-        """The mean over the training sequences of their squared errors, summed over the outputs."""
+        """Return the mean over the training sequences of the squared error, summed over the outputs."""
         return float(self.training.losses_and_slopes(self.scores(self.data.x, S))[0].mean())
 
     def fit(self, S: np.ndarray) -> tuple[float, np.ndarray]:
-        r"""$\frac1{d^2}\sum_\mu\ell_\mu$ and its gradient in S, $\frac1{d^2}\mathcal A^\top(\partial\ell)$."""
+        r"""Return $\frac1{d^2}\sum_\mu\ell_\mu$ and its gradient by S, $\frac1{d^2}\mathcal A^\top(\partial\ell)$, (d,
+        d)."""
         losses, slopes = self.training.losses_and_slopes(self.scores(self.data.x, S))
         return float(losses.sum()) / self.d**2, self.pull(slopes) / self.d**2
 
     def residual(self, S: np.ndarray) -> float:
-        """How far S is from stationary, in `unit`: the length of a proximal-gradient step of size one. It is the
-        gradient where nothing holds S, and ignores a gradient that would lead out of S >= 0 if attention is tied."""
+        """Return how far S is from stationary, in `unit`: the length of a proximal-gradient step of size one.
+
+        It is the gradient where no constraint acts on S; for tied attention it ignores a gradient that would lead out
+        of S >= 0.
+        """
         move = self.unit**2 * (self.d * self.fit(S)[1] + (0.0 if self.tied else 2 * self.lam) * S)
         after = soften(S - move, self.unit**2 * self.trace_penalty) if self.tied else S - move
         return float(np.linalg.norm(after - S)) / (math.sqrt(self.d) * self.unit)
 
     def scores(self, x: np.ndarray, S: np.ndarray) -> np.ndarray:
-        r"""$\mathcal A(S)$: $z_{ab} = (x_a^\top Sx_b - \delta_{ab}\langle C, S\rangle)/\sqrt d$, (n, T, T)."""
+        r"""Return $\mathcal A(S)$, $z_{ab} = (x_a^\top Sx_b - \delta_{ab}\langle C, S\rangle)/\sqrt d$, (n, T, T)."""
         return bilinear(x, S, float(np.sum(self.centre * S)))
 
     def pull(self, g: np.ndarray) -> np.ndarray:
-        r"""$\mathcal A^\top(g) = \sum_\mu[\sum_{ab}g_{ab}x_ax_b^\top - \mathrm{Tr}g\,C]/\sqrt d$ for symmetric g."""
+        r"""Return $\mathcal A^\top(g) = \sum_\mu[\sum_{ab}g_{ab}x_ax_b^\top - \mathrm{Tr}g\,C]/\sqrt d$, (d, d), for
+        symmetric g (n, T, T)."""
         x, d = self.data.x, self.d
         total = -float(np.trace(g, axis1=1, axis2=2).sum()) * self.centre
         for rows in blocks(x):
             total += x[rows].reshape(-1, d).T @ np.einsum("nab,nbi->nai", g[rows], x[rows]).reshape(-1, d)
-        return (total + total.T) / (2 * math.sqrt(d))  # products of matrices are symmetric up to rounding
+        return (total + total.T) / (2 * math.sqrt(d))  # exactly symmetric; the product is so only up to rounding
 
     def errors(self, data: Sequences, clean: bool = False) -> Errors:
-        """What the model's scores are judged by, with labels from the noisy scores of the target or the clean ones."""
+        """Return the loss of the model's scores, with labels from the noisy or the clean scores of the target."""
         labels = attention(data.clean if clean else data.noisy, self.task.beta_star)
         metric = np.einsum("nai,nbi->nab", data.x, data.x) / self.d if self.task.readout == "seq2seq" else None
         return Errors(self.model.beta, labels, metric)
@@ -159,7 +166,7 @@ class Problem:
 def draw_problem(
     task: AttentionIndexed, model: TiedAttention | DirectAttention, lam: float, n: int, d: int, seed: int, repeat: int
 ) -> Problem:
-    """n sequences with their target. With the same seed, more of them begin with the same ones."""
+    """Return n sequences with their target. With the same seed, a larger n begins with the same sequences."""
     if n < 1 or n * task.tokens * d > LARGEST:
         raise InvalidParameter(
             f"simulate(d={d}): {n} sequences of {task.tokens} tokens are {n * task.tokens * d:.3g} numbers; "
@@ -175,7 +182,7 @@ def draw_problem(
 def draw_sequences(
     task: AttentionIndexed, target: np.ndarray, n: int, rng: np.random.Generator, noise: np.random.Generator
 ) -> Sequences:
-    """eq:indexed-model for n sequences, with a diagonal S0."""
+    """eq:indexed-model. Return n sequences with a diagonal S0, whose eigenvalues are `target`."""
     x = rng.standard_normal((n, task.tokens, len(target)))
     clean = bilinear(x, np.diag(target), float(target.sum()))
     normal = noise.standard_normal(clean.shape)
@@ -183,12 +190,13 @@ def draw_sequences(
 
 
 def stream(seed: int, repeat: int, part: int) -> np.random.Generator:
-    """Independent randomness for each part of each repeat."""
+    """Return an independent random generator for each part of each repeat."""
     return np.random.default_rng([seed, 7, repeat, part])
 
 
 def bilinear(x: np.ndarray, S: np.ndarray, centre: float) -> np.ndarray:
-    """(x_a^T S x_b - delta_ab centre) / sqrt(d), in blocks: the tokens times S are as many numbers as the tokens."""
+    """Return (x_a^T S x_b - delta_ab centre) / sqrt(d), (n, T, T), in blocks, because x S would take as much memory as
+    the tokens."""
     n, T, d = x.shape
     z = np.empty((n, T, T))
     for rows in blocks(x):
@@ -202,7 +210,7 @@ def blocks(x: np.ndarray) -> Iterator[slice]:
 
 
 def soften(S: np.ndarray, threshold: float) -> np.ndarray:
-    """(S - threshold)_+ of a symmetric matrix, by its eigenvalues."""
+    """Return (S - threshold)_+ of a symmetric matrix, (d, d), by its eigenvalues."""
     values, vectors = np.linalg.eigh(S)
     kept = values > threshold
     return (vectors[:, kept] * (values[kept] - threshold)) @ vectors[:, kept].T

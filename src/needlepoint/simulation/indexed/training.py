@@ -27,11 +27,11 @@ ALGORITHMS = ("lbfgs", "adam", "fista", "amp")
 ZERO = 1e-3
 """Eigenvalues below this part of the largest one count as zero, as do those below 1e-6 of the target's largest."""
 
-_DRAWN = 2**21  # numbers of test tokens at once
+_DRAWN = 2**21  # numbers in the test tokens that are drawn at once (16 MB)
 
 
 class Learned(NamedTuple):
-    """Of each repeat: the eigenvalues of S and of the target, (repeats, d) in rising order, and every metric."""
+    """The eigenvalues of S and of the target in rising order, (repeats, d), and every metric, (repeats,)."""
 
     eigenvalues: np.ndarray
     target: np.ndarray
@@ -58,7 +58,8 @@ class Trained(NamedTuple):
 def simulate_indexed(
     task: AttentionIndexed, model: TiedAttention | DirectAttention, learner: Ridge, options: SimulationOptions
 ) -> Measurement:
-    """eq:indexed-energy minimised on fresh data a repeat, and its minimum measured on fresh sequences."""
+    """Return the measured minimum of eq:indexed-energy: it is trained on fresh data and tested on fresh sequences in
+    every repeat."""
     return simulated(task, model, learner, options)[0]
 
 
@@ -69,7 +70,7 @@ def simulated(
     options: SimulationOptions,
     algorithm: str | None = None,
 ) -> tuple[Measurement, Learned]:
-    """The measurement, and what it is the mean of. `algorithm` is the learner's if None."""
+    """Return the measurement, and the repeats that it is the mean of. `algorithm` is the learner's if None."""
     task.check_temperature(model.beta)
     values, spectra, targets, unfinished, beyond_width = [], [], [], 0, 0
     for repeat in range(options.repeats):
@@ -107,7 +108,7 @@ def simulated(
     )
 
 
-@threadpool_limits.wrap(limits=1, user_api="blas")  # the small products of a sequence are slower with more
+@threadpool_limits.wrap(limits=1, user_api="blas")  # the small products of a sequence are slower with more threads
 def train(
     task: AttentionIndexed,
     model: TiedAttention | DirectAttention,
@@ -117,9 +118,9 @@ def train(
     repeat: int,
     algorithm: str | None = None,
 ) -> Trained:
-    """One repeat: a fresh target and data, and the minima that the learner's starts lead to.
+    """Return one repeat: a fresh target and data, and the minima that the learner's starts lead to.
 
-    Message passing and FISTA start at S = 0, and one start is enough where the problem is convex in S.
+    Message passing and FISTA start at S = 0. One start is enough where the problem is convex in S.
     """
     algorithm = algorithm or learner.algorithm
     if algorithm not in ALGORITHMS:
@@ -138,8 +139,11 @@ def train(
 
 
 def start(problem: Problem, name: str, rng: np.random.Generator) -> np.ndarray:
-    """Weights to begin with: W of standard normals (S of the size of a target), or the target's own with a tenth of
-    that, because columns of W that are exactly 0 would stay so. Direct attention begins at a tenth or at the target.
+    """Return weights to begin with: W (d, p) for tied attention, S (d, d) for direct.
+
+    Random W are standard normals, which make S of the size of a target. Informed W are those of the target plus a tenth
+    of that, because columns of W that are exactly 0 would stay so. Direct attention begins at a tenth of a random
+    symmetric matrix, or at the target.
     """
     d, p = problem.d, problem.width
     normal = rng.standard_normal((d, p))
@@ -176,7 +180,7 @@ def _measure(trained: Trained, eigenvalues: np.ndarray, options: SimulationOptio
 
 
 def risks(problem: Problem, S: np.ndarray, options: SimulationOptions, repeat: int) -> tuple[float, float]:
-    """Mean errors on the same fresh sequences with noisy labels and with clean ones."""
+    """Return the mean errors on the same fresh sequences with noisy and with clean labels."""
     rng, noise = stream(options.seed, repeat, 4), stream(options.seed, repeat, 5)
     block = max(1, _DRAWN // (problem.task.tokens * problem.d))
     sums = np.zeros(2)
