@@ -17,7 +17,11 @@ _SCHEDULE = "scale_t = scale / (1 + schedule * t) with t from 0"
 
 @spec
 class Population(Spec):
-    """The model's best at infinite data, on the invariant manifold or over all overlaps."""
+    """The model's best at infinite data, on the invariant manifold or over all overlaps.
+
+    >>> ndl.Population(within="all")
+    Population(within='all')
+    """
 
     family: ClassVar[str] = "learner"
 
@@ -26,7 +30,11 @@ class Population(Spec):
 
 @spec
 class BayesOptimal(Spec):
-    """The posterior mean. `alpha` None is infinite data (the teachers are known)."""
+    """The posterior mean. `alpha` None is infinite data (the teachers are known).
+
+    >>> ndl.BayesOptimal(), ndl.BayesOptimal(alpha=2.0)
+    (BayesOptimal(), BayesOptimal(alpha=2.0))
+    """
 
     family: ClassVar[str] = "learner"
 
@@ -52,6 +60,9 @@ class Ridge(Spec):
 
     On the attention-indexed model n = alpha d^2, the errors are not halved, the one penalty is lam ||W||^2, or
     lam d ||S||^2 for direct attention (eq:indexed-energy), and "adam" and, for one token, "fista" train as well.
+
+    >>> ndl.Ridge(alpha=5.0, lam=0.1).penalties
+    (0.1, 0.1)
     """
 
     family: ClassVar[str] = "learner"
@@ -121,6 +132,9 @@ class ProjectedDescent(Descent):
     """Steps of `lr` along the population gradient projected to the sphere, then normalised (eq:pgd).
 
     `start` is "sphere", "manifold" (both with d= and runs=), an Overlaps or a tuple of them.
+
+    >>> ndl.ProjectedDescent(lr=0.01, steps=100, start="sphere", d=50, runs=4)
+    ProjectedDescent(lr=0.01, steps=100, start='sphere', d=50, runs=4)
     """
 
     lr: float = real(lo=0.0, open_lo=True, why="it is the step size")
@@ -138,6 +152,9 @@ class OnlineSGD(Descent):
     spheres (eq:sgd), as they are for one with free norms, whose limit is eq:location-sgd at eta = 2 d lr.
 
     The law of a step depends on d, so `d` is needed for every start; d >= 6.
+
+    >>> ndl.OnlineSGD(lr=0.01, steps=100, batch=5, start="sphere", d=50, runs=4)
+    OnlineSGD(lr=0.01, steps=100, batch=5, start='sphere', d=50, runs=4)
     """
 
     lr: float = real(lo=0.0, open_lo=True, why="it is the step size")
@@ -160,6 +177,9 @@ class GradientFlow(Spec):
     """dk/dt = -grad_k R / 2 and dv/dt = -grad_v R / 2 up to `time`, with free norms (eq:location-flow).
 
     `start` is an Overlaps or a tuple of them; the state is recorded at multiples of `record_every` and at the end.
+
+    >>> ndl.GradientFlow(5.0, ndl.Overlaps(0.1, 0.1), 0.5)
+    GradientFlow(time=5.0, start=Overlaps(key=0.1, value=0.1), record_every=0.5)
     """
 
     family: ClassVar[str] = "learner"

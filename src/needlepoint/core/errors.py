@@ -10,15 +10,34 @@ _LONGEST = 1000  # characters; a longer value is shortened in an error message
 
 
 class NeedlepointError(Exception):
-    """Base of everything this library raises on purpose."""
+    """Base of everything this library raises on purpose.
+
+    >>> issubclass(ndl.InvalidParameter, ndl.NeedlepointError)
+    True
+    """
 
 
 class InvalidParameter(NeedlepointError, ValueError):
-    """A value outside its admissible set."""
+    """A value outside its admissible set.
+
+    >>> try:
+    ...     ndl.SpikedSLR(2, snr=-1.0)
+    ... except ndl.InvalidParameter as error:
+    ...     print(error)
+    SpikedSLR(snr=-1.0): snr must be >= 0 and finite (it scales the spike in eq:slr-law).
+    """
 
 
 class UnknownName(InvalidParameter):
-    """A name that is not registered; the message carries the nearest one that is."""
+    """A name that is not registered; the message carries the nearest one that is.
+
+    >>> from needlepoint.core.text.parsing import parse_value
+    >>> try:
+    ...     parse_value("Wishar(0.5)")
+    ... except ndl.UnknownName as error:
+    ...     print(str(error)[:30])
+    unknown name 'Wishar': did you
+    """
 
     def __init__(self, what: str, name: object, known: Iterable[str]):
         known = sorted(known)
@@ -28,11 +47,22 @@ class UnknownName(InvalidParameter):
 
 
 class NoTheory(NeedlepointError, LookupError):
-    """No rule covers this combination of task, model and learner."""
+    """No rule covers this combination of task, model and learner.
+
+    >>> try:
+    ...     ndl.predict(ndl.AttentionIndexed(2, ndl.Wishart(0.5)), None, ndl.Population())
+    ... except ndl.NoTheory as error:
+    ...     print(str(error)[:46])
+    no rule for predict(AttentionIndexed, None, Po
+    """
 
 
 class NotConverged(NeedlepointError, ArithmeticError):
-    """A solver or a run stopped without an answer; `result` is what it had."""
+    """A solver or a run stopped without an answer; `result` is what it had.
+
+    >>> issubclass(ndl.NotConverged, ndl.NeedlepointError)
+    True
+    """
 
     def __init__(self, message: str, result: object = None):
         super().__init__(message)

@@ -19,6 +19,9 @@ class Estimate:
     cases; where the integration is random the bound is three standard errors), ``stderr`` is one standard error of a
     sample mean. The two are never added silently. An infinite error says that nothing is known: the equations were not
     solved, or there is a single repeat.
+
+    >>> print(ndl.Estimate(0.5, 1e-3))
+    0.5 (+- 1.0e-03)
     """
 
     value: float

@@ -29,6 +29,9 @@ class Overlaps(Spec):
     """Scalar products of a key k and a value v with the teachers k*, v* and with each other.
 
     They are for tokens of unit variance and orthonormal teachers; `gram` is the matrix of all of them.
+
+    >>> ndl.Overlaps(key=0.9, value=0.8).unit
+    True
     """
 
     family: ClassVar[str] = "overlaps"
@@ -91,7 +94,11 @@ class Overlaps(Spec):
 
 @spec
 class IndexedOverlaps(Spec):
-    """Overlaps of the learned matrix S with the target S0 in the attention-indexed model: Tr(S S0)/d and Tr(S^2)/d."""
+    """Overlaps of the learned matrix S with the target S0 in the attention-indexed model: Tr(S S0)/d and Tr(S^2)/d.
+
+    >>> ndl.IndexedOverlaps(m=0.9, q=1.1)
+    IndexedOverlaps(m=0.9, q=1.1)
+    """
 
     family: ClassVar[str] = "indexed overlaps"
 

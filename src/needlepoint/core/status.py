@@ -6,7 +6,11 @@ import enum
 
 
 class Status(enum.IntEnum):
-    """How a computation ended; `sentence` is what a user reads."""
+    """How a computation ended; `sentence` is what a user reads.
+
+    >>> print(ndl.Status.CONVERGED.name, ndl.Status.CONVERGED.ok)
+    CONVERGED True
+    """
 
     CONVERGED = 0
     MAX_STEPS = 1

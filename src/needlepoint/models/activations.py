@@ -41,7 +41,11 @@ class Activation(Spec):
 
 @spec
 class Erf(Activation):
-    """offset + erf(scale * score + shift), element-wise. A constant given as None is free."""
+    """offset + erf(scale * score + shift), element-wise. A constant given as None is free.
+
+    >>> ndl.Erf(scale=0.3, offset=1.0)
+    Erf(scale=0.3, offset=1.0)
+    """
 
     form: ClassVar[Form] = "elementwise"
 
@@ -65,7 +69,11 @@ class Erf(Activation):
 
 @spec
 class Linear(Activation):
-    """1 + score, element-wise."""
+    """1 + score, element-wise.
+
+    >>> ndl.KeyValueAttention(ndl.Linear())
+    KeyValueAttention(activation=Linear())
+    """
 
     form: ClassVar[Form] = "elementwise"
 
@@ -94,7 +102,11 @@ class KernelActivation(Activation):
 
 @spec
 class Softmax(KernelActivation):
-    """exp(score) over its sum."""
+    """exp(score) over its sum.
+
+    >>> ndl.KeyValueAttention(ndl.Softmax())
+    KeyValueAttention(activation=Softmax())
+    """
 
     @staticmethod
     def log_kernel(scores: Any, xp: Any) -> Any:
@@ -103,7 +115,11 @@ class Softmax(KernelActivation):
 
 @spec
 class Softplus(KernelActivation):
-    """log(1 + exp(score)) over its sum, without an offset."""
+    """log(1 + exp(score)) over its sum, without an offset.
+
+    >>> ndl.KeyValueAttention(ndl.Softplus())
+    KeyValueAttention(activation=Softplus())
+    """
 
     @staticmethod
     def log_kernel(scores: Any, xp: Any) -> Any:

@@ -15,6 +15,11 @@ class KeyValueAttention(Spec):
     r"""eq:attention. $f(X) = \sum_l \sigma(X k)_l \, (X v)_l$; with `unit_norm` k and v are on the unit sphere.
 
     `activation` is a spec (Softmax(), Erf(...), one named by @activation) or a function from scores to weights.
+
+    >>> ndl.KeyValueAttention(ndl.Softmax())
+    KeyValueAttention(activation=Softmax())
+    >>> ndl.KeyValueAttention(ndl.Erf(scale=None)).free_constants()
+    ['scale']
     """
 
     family: ClassVar[str] = "model"
@@ -42,7 +47,12 @@ class KeyValueAttention(Spec):
 
 @spec
 class LinearRegression(Spec):
-    """No attention: one weight vector a position and an intercept. It cannot find a random place."""
+    """No attention: one weight vector a position and an intercept. It cannot find a random place.
+
+    >>> found = ndl.predict(ndl.SpikedSLR(4, snr=1.0), ndl.LinearRegression(), ndl.Population())
+    >>> f"{found.excess_risk.value:.6f}"
+    '0.750000'
+    """
 
     family: ClassVar[str] = "model"
 
@@ -52,6 +62,9 @@ class TiedAttention(Spec):
     r"""eq:tied. Scores $z_{ab} = (x_a^\top Sx_b - \delta_{ab}\mathrm{Tr}S)/\sqrt d$ of $S = WW^\top/\sqrt{pd}$, $W$ of
     $d \times p$, and $\mathrm{softmax}(\beta z)$ of them; the penalty is on $W$. `width_ratio` is $p/d$. `centring`
     says what is subtracted from the diagonal: the trace of S, or the mean over the batch, the same in the limit.
+
+    >>> ndl.TiedAttention(beta=2.0, width_ratio=0.5)
+    TiedAttention(beta=2.0, width_ratio=0.5)
     """
 
     family: ClassVar[str] = "model"
@@ -63,7 +76,11 @@ class TiedAttention(Spec):
 
 @spec
 class DirectAttention(Spec):
-    """eq:tied with a symmetric S whose entries are trained themselves; the penalty is on S."""
+    """eq:tied with a symmetric S whose entries are trained themselves; the penalty is on S.
+
+    >>> ndl.DirectAttention(beta=2.0)
+    DirectAttention(beta=2.0)
+    """
 
     family: ClassVar[str] = "model"
 

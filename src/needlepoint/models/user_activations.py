@@ -74,6 +74,13 @@ def activation(name: str, form: Form = "general") -> Callable[[Function], UserAc
     It is checked for shape, precision, finite output and permutation equivariance. `form="elementwise"` says that a
     weight depends on its own score only, which buys exact one-dimensional integrals. Naming a changed function again
     replaces it; its id changes with its jaxpr.
+
+    >>> import jax.numpy as jnp
+    >>> @ndl.activation("example_relu")
+    ... def example_relu(scores):
+    ...     return jnp.maximum(scores, 0.0)
+    >>> ndl.KeyValueAttention(example_relu)
+    KeyValueAttention(activation=example_relu())
     """
     where = f"activation({shown(name)})"
     if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):

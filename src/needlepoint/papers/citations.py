@@ -48,6 +48,9 @@ def cite(what: Any = None) -> str:
     """Return BibTeX for this library and for the papers behind `what`.
 
     `what` is an arXiv number, a result, a study, a spec, a tuple or list of specs or results, or None for all papers.
+
+    >>> print(ndl.cite("2410.01537").splitlines()[0])
+    @software{needlepoint,
     """
     if isinstance(what, str):
         if what != _SELF and what not in PAPERS:

@@ -55,6 +55,10 @@ def plot(shown: Any, *args: Any, **options: Any) -> Figure:
     matrix, the trajectory or the metrics, whichever there is, with z-scores where both are given. `plot(study,
     metric)` draws a metric (or an overlap, "overlaps.key") of a study: `kind` "curves" against one axis (`x`), with
     training points and their z-scores, or "map" over two (`x`, `y`) with contours at `levels`.
+
+    >>> found = ndl.predict(ndl.SpikedSLR(2, snr=2.0), None, ndl.BayesOptimal())
+    >>> type(ndl.plot(found)).__name__
+    'Figure'
     """
     if isinstance(shown, Result):
         return plot_result(shown, *args, **options)

@@ -30,6 +30,10 @@ def simulate(
     Takes resolved specs only: constants that the library chooses are in `predict(...).resolved`. For Population(),
     `overlaps` says at which weights to measure. `samples` is the number of test sequences per repeat (for GradientFlow:
     of training sequences per length). Descent from given starts runs each start `repeats` times, in fresh coordinates.
+
+    >>> found = ndl.simulate(ndl.SpikedSLR(2, snr=2.0), None, ndl.BayesOptimal(), d=20, repeats=4, samples=500)
+    >>> found.status.name, found.repeats
+    ('CONVERGED', 4)
     """
     for name, value, lowest in (("d", d, 2), ("repeats", repeats, 1), ("samples", samples, 1)):
         if not is_whole(value) or value < lowest:

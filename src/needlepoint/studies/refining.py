@@ -27,6 +27,9 @@ class Refine:
     on      what is compared at the corners: "status", "stable" or "branch", or the name of a metric
     levels  how often cells are halved, from 1 to 12
     level   for a metric, the value whose contour is sought: corners differ if they lie on both sides of it
+
+    >>> ndl.Refine("excess_risk", levels=2, level=0.5)
+    Refine(on='excess_risk', levels=2, level=0.5)
     """
 
     on: str = "status"

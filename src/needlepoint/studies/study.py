@@ -33,7 +33,12 @@ class _NotComputed(Exception):
 
 
 class Study:
-    """A sweep and the store of its points. `run` computes what is missing; everything else reads."""
+    """A sweep and the store of its points. `run` computes what is missing; everything else reads.
+
+    >>> study = ndl.sweep(ndl.SpikedSLR(2, snr=1.0), None, ndl.BayesOptimal(), {"task.snr": [1.0, 2.0]})
+    >>> study.axes
+    {'task.snr': (1.0, 2.0)}
+    """
 
     def __init__(self, definition: Sweep, store: Store):
         self.definition, self.store = definition, store
@@ -233,6 +238,11 @@ def sweep(
 
     What is in the store already is not computed again, and an interrupted sweep goes on where it was. Points that fail
     stay in the study, with their reason.
+
+    >>> over = {"task.snr": [1.0, 2.0, 4.0]}
+    >>> study = ndl.sweep(ndl.SpikedSLR(2, snr=1.0), None, ndl.BayesOptimal(), over)
+    >>> [f"{point.prediction.excess_risk.value:.4f}" for point in study.points()]
+    ['0.3249', '0.2248', '0.1155']
     """
     if store is not None and not isinstance(store, (str, Path)):
         raise InvalidParameter(f"sweep(store={store!r}): store must be the name of a file.")
@@ -248,7 +258,16 @@ def sweep(
 
 
 def open_study(path: str | Path, *, readonly: bool = False) -> Study:
-    """Return the study in a store that `sweep` has written; `readonly` opens it without writing to it."""
+    """Return the study in a store that `sweep` has written; `readonly` opens it without writing to it.
+
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "study.sqlite"
+    >>> asked = ndl.SpikedSLR(2, snr=1.0), None, ndl.BayesOptimal()
+    >>> ndl.sweep(*asked, {"task.snr": [1.0, 2.0]}, store=path).close()
+    >>> with ndl.open_study(path, readonly=True) as study:
+    ...     print(len(list(study.points())))
+    2
+    """
     store = Store(path, create=False, readonly=readonly)
     try:
         document = store.meta("study")

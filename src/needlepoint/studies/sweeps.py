@@ -35,6 +35,9 @@ class Simulation:
     seed     number from which these seeds are derived
     samples  number of test sequences per simulation
     at       values to which simulations are restricted, such as {"task.snr": [1, 5]}; None simulates everywhere
+
+    >>> ndl.Simulation(d=[50, 100], repeats=16)
+    Simulation(d=(50, 100), repeats=16, seed=0, samples=20000, at=None)
     """
 
     d: int | tuple[int, ...]

@@ -17,6 +17,9 @@ class AttentionIndexed(Spec):
 
     `target` is the law of S0; `readout` says what a label is: the attention matrix ("seq2lab") or the tokens that it
     mixes, with an error divided by d ("seq2seq"), which is the same in the limit.
+
+    >>> ndl.AttentionIndexed(tokens=2, target=ndl.Wishart(0.5), noise_var=0.5).components
+    2.0
     """
 
     family: ClassVar[str] = "task"

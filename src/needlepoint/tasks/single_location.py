@@ -111,6 +111,11 @@ class SpikedSLR(SingleLocation):
     Arguments: `tokens`, a length or {length: probability}; `snr`, the squared shift of the relevant
     token; `relevant_std` = gamma; `noise`, the standard deviation of the label noise.
     The setting of arXiv 2410.01537 at dimension d is SpikedSLR(L, snr=d/2, relevant_std=gamma).
+
+    >>> ndl.SpikedSLR(tokens=10, snr=2.0).noise_var
+    0.0
+    >>> ndl.SpikedSLR({2: 0.5, 4: 0.5}, snr=2.0).longest
+    4
     """
 
     tokens: Any = lengths(why="it is the sequence length of eq:slr-law")
@@ -166,6 +171,10 @@ class MaxSLR(SingleLocation):
 
     Arguments: `tokens`, a length or {length: probability}; `snr`, how sharply the relevant token is the one with
     the largest $k^*\cdot X_l$ (0 to infinity); `noise`, the standard deviation of the label noise.
+
+    >>> import math
+    >>> ndl.MaxSLR(tokens=3, snr=math.inf)
+    MaxSLR(tokens=3, snr=inf)
     """
 
     tokens: Any = lengths(why="it is the sequence length of eq:max-law")

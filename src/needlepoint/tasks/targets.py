@@ -54,7 +54,11 @@ class Target(Spec):
 @spec
 class Wishart(Target):
     r"""eq:wishart-target. $S_0 = W_0W_0^\top/\sqrt{p_0d}$ with $W_0$ of standard normals, $d \times p_0$; `rank_ratio`
-    is $p_0/d$."""
+    is $p_0/d$.
+
+    >>> ndl.Wishart(rank_ratio=0.5)
+    Wishart(rank_ratio=0.5)
+    """
 
     rank_ratio: float = real(lo=0.0, open_lo=True, largest=1e6, why="it is the width of the target over d")
 
@@ -88,7 +92,11 @@ class Wishart(Target):
 @spec
 class Eigenvalues(Target):
     """Given eigenvalues with `weights` that sum to one (equal ones if None). A weight of zero is a single eigenvalue
-    among d: it does not count in the limit, but may show as an outlier of what is learned."""
+    among d: it does not count in the limit, but may show as an outlier of what is learned.
+
+    >>> ndl.Eigenvalues((0.0, 1.0))
+    Eigenvalues(values=(0.0, 1.0))
+    """
 
     values: tuple[float, ...] = numbers(lo=0.0, why="S0 is positive semi-definite, as W W^T is")
     weights: Any = numbers(lo=0.0, free=True, default=None, why="they are shares of the eigenvalues")
@@ -161,7 +169,11 @@ class Eigenvalues(Target):
 
 @spec
 class PowerLaw(Target):
-    r"""eq:power-law. $s_i = \sqrt d\,i^{-\gamma}$ for $i = 1, \dots, d$; `exponent` is $\gamma$."""
+    r"""eq:power-law. $s_i = \sqrt d\,i^{-\gamma}$ for $i = 1, \dots, d$; `exponent` is $\gamma$.
+
+    >>> ndl.PowerLaw(exponent=1.5, d=90)
+    PowerLaw(exponent=1.5, d=90)
+    """
 
     exponent: float = real(lo=0.0, open_lo=True, largest=20.0, why="eigenvalues fall like i to minus this power")
     d: int = count(lo=2, why="it is how many eigenvalues there are, and simulate's d")

@@ -18,6 +18,12 @@ def compare(prediction: Prediction, measurements: Measurement | Sequence[Measure
     Where the theory is a limit, a z-score at one d mostly measures the finite size; from three sizes on
     `z_extrapolated` compares the prediction with a fit in 1/d. On the attention-indexed model every repeat draws its
     own target: it is compared with what is predicted for that one.
+
+    >>> task, bayes = ndl.SpikedSLR(2, snr=2.0), ndl.BayesOptimal()
+    >>> prediction = ndl.predict(task, None, bayes)
+    >>> found = ndl.compare(prediction, ndl.simulate(task, None, bayes, d=20, repeats=16, samples=500))
+    >>> all(abs(row.z) < 5 for row in found.rows)
+    True
     """
     prediction, found = asked(prediction, measurements)
     return side_by_side(prediction, found, [_realised(prediction, m) for m in found])

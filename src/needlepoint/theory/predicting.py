@@ -26,6 +26,10 @@ def predict(
     Raises NotConverged, with the prediction in `.result`, when its equations are not solved; with throw=False it is
     returned whatever its status. UNSTABLE is returned, with a note: solved, but not to be trusted. So is UNBOUNDED
     where the infimum is known. `seed` enters where the learner or the integration is random.
+
+    >>> found = ndl.predict(ndl.SpikedSLR(2, snr=2.0), ndl.KeyValueAttention(ndl.Softmax()), ndl.Population())
+    >>> f"{found.excess_risk.value:.6f}", found.ok
+    ('0.224800', True)
     """
     check_tolerance("predict", tol)
     check_question("predict", task, model, learner, seed)

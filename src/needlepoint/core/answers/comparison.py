@@ -78,6 +78,12 @@ class Comparison:
     """Theory against training: one of `rows` per metric and d.
 
     `extrapolations` has one entry per metric where the theory is a limit and at least three d were measured.
+
+    >>> task, bayes = ndl.SpikedSLR(2, snr=2.0), ndl.BayesOptimal()
+    >>> trained = ndl.simulate(task, None, bayes, d=20, repeats=16, samples=500)
+    >>> found = ndl.compare(ndl.predict(task, None, bayes), trained)
+    >>> len(found.rows), max(abs(row.z) for row in found.rows) < 5
+    (2, True)
     """
 
     rows: tuple[Row, ...]

@@ -30,6 +30,11 @@ class Spectrum:
     edges           (pieces, 2), the intervals on which the density is positive
     outliers        single eigenvalues outside these intervals
     levels, values  the quantile function: `values[i]` is the quantile at `levels[i]`
+
+    >>> task = ndl.AttentionIndexed(1, ndl.Wishart(0.5), noise_var=0.04)
+    >>> law = ndl.predict(task, ndl.TiedAttention(), ndl.Ridge(0.5, 0.1)).spectrum
+    >>> f"{law.atom:.4f}"
+    '0.4193'
     """
 
     x: np.ndarray
@@ -60,7 +65,13 @@ class Spectrum:
 
 @dataclass(frozen=True, eq=False)
 class TrainedSpectrum:
-    """Sorted eigenvalues (repeats, d) of the learned matrices, and of the targets that they were trained on."""
+    """Sorted eigenvalues (repeats, d) of the learned matrices, and of the targets that they were trained on.
+
+    >>> task = ndl.AttentionIndexed(1, ndl.Wishart(0.5), noise_var=0.04)
+    >>> found = ndl.simulate(task, ndl.TiedAttention(), ndl.Ridge(0.5, 0.1), d=8, repeats=2, samples=50)
+    >>> found.spectrum.eigenvalues.shape
+    (2, 8)
+    """
 
     eigenvalues: np.ndarray
     target: np.ndarray

@@ -29,8 +29,7 @@ class Sequences(NamedTuple):
 
 
 class Minimum(NamedTuple):
-    """Where training ended: the matrix S, its energy, whether it is stationary, and after how many steps or gradients.
-    """
+    """Where training ended: the matrix S, its energy, whether it is stationary, and after how many steps or gradients."""
 
     S: np.ndarray
     energy: float

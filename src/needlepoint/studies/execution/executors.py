@@ -54,7 +54,11 @@ class Executor(Protocol):
 
 @dataclass
 class Serial:
-    """Computes in this process, one unit after another."""
+    """Computes in this process, one unit after another.
+
+    >>> ndl.Serial().width
+    1
+    """
 
     name: str = "serial"
     width: int = 1
@@ -91,6 +95,9 @@ class Processes:
     `workers` is None for one per core, and less where memory is short. `memory` is in bytes or as "4 GB"; None is 80 %
     of what is free. A worker that dies is replaced and its unit given to another. If all workers together exceed the
     budget, the largest is stopped and its unit is computed later, while no other unit is.
+
+    >>> ndl.Processes(workers=2).width
+    4
     """
 
     name = "processes"

@@ -18,7 +18,11 @@ _COUNT = 2.0  # seconds between two counts of the cluster's threads, because ask
 
 
 class Dask:
-    """Units as tasks of `dask.distributed`; `where` is an address, a cluster, a client, or None for a local cluster."""
+    """Units as tasks of `dask.distributed`; `where` is an address, a cluster, a client, or None for a local cluster.
+
+    >>> ndl.Dask.__name__  # ndl.Dask(address="tcp://...") connects to a running scheduler
+    'Dask'
+    """
 
     name = "dask"
 

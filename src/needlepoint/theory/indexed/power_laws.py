@@ -17,7 +17,12 @@ from needlepoint.theory.predicting import predict
 
 @dataclass(frozen=True)
 class Exponents:
-    """Powers of n/d with which the estimation error falls and the number of recovered directions grows."""
+    """Powers of n/d with which the estimation error falls and the number of recovered directions grows.
+
+    >>> found = ndl.learning_exponents(ndl.AttentionIndexed(1, ndl.PowerLaw(1.5, 1000)))
+    >>> found
+    Exponents(estimation_error=-2.0, recovered=1.0)
+    """
 
     estimation_error: float
     recovered: float
@@ -29,6 +34,10 @@ def learning_exponents(task: Spec) -> Exponents:
 
     With $s_i = \sqrt d\,i^{-\gamma}$, $\gamma > 1/2$, and $1 \ll n/d \ll d$: error $(n/d)^{-1 + 1/2\gamma}$ from
     $(n/d)^{1/2\gamma}$ directions with noise, $(n/d)^{1 - 2\gamma}$ from $n/d$ without.
+
+    >>> found = ndl.learning_exponents(ndl.AttentionIndexed(1, ndl.PowerLaw(1.5, 1000)))
+    >>> found
+    Exponents(estimation_error=-2.0, recovered=1.0)
     """
     if not isinstance(task, AttentionIndexed) or not isinstance(task.target, PowerLaw):
         raise NoTheory(f"{task!r}: exponents are known for AttentionIndexed with a PowerLaw target.")
@@ -45,7 +54,13 @@ def learning_exponents(task: Spec) -> Exponents:
 @dataclass(frozen=True, eq=False)
 class Directions:
     """Eigenvalues of the target that stand out from the noise, largest first, the corresponding eigenvalues of the
-    learned matrix, and the squared overlaps of their eigenvectors: three arrays of one length."""
+    learned matrix, and the squared overlaps of their eigenvectors: three arrays of one length.
+
+    >>> task = ndl.AttentionIndexed(1, ndl.PowerLaw(1.5, 100), noise_var=0.1)
+    >>> found = ndl.recovered_directions(task, ndl.TiedAttention(), ndl.Ridge(0.5, 0.1))
+    >>> found.target.shape
+    (10,)
+    """
 
     target: np.ndarray
     eigenvalue: np.ndarray
@@ -61,6 +76,11 @@ def recovered_directions(task: Spec, model: Spec, learner: Spec, *, seed: int = 
 
     An eigenvalue $s$ of the target, one among many smaller ones, is seen if $s > \delta$: the learned matrix then has
     the eigenvalue $\eta(s + \delta^2/s - \epsilon)_+$, in a direction of squared overlap $1 - \delta^2/s^2$.
+
+    >>> task = ndl.AttentionIndexed(1, ndl.PowerLaw(1.5, 100), noise_var=0.1)
+    >>> found = ndl.recovered_directions(task, ndl.TiedAttention(), ndl.Ridge(0.5, 0.1))
+    >>> found.target.shape
+    (10,)
     """
     if not isinstance(task, AttentionIndexed) or not isinstance(task.target, PowerLaw | Eigenvalues):
         raise NoTheory(

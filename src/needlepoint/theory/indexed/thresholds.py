@@ -32,6 +32,10 @@ class Thresholds:
     as a small noise vanishes too). `recovery`: the fewest from which the model finds S0 as the penalty vanishes.
     `bayes_recovery`: the fewest from which any method can; both are infinite with noise. Where W is too narrow for the
     solution only bounds are known: the value is their middle, the error half their distance, and `notes` says so.
+
+    >>> found = ndl.thresholds(ndl.AttentionIndexed(1, ndl.Wishart(0.5), noise_var=0.5), ndl.TiedAttention())
+    >>> f"{found.interpolation.value:.6f}"
+    '0.306964'
     """
 
     interpolation: Estimate
@@ -55,7 +59,12 @@ NEVER = Estimate(math.inf)
 @threadpool_limits.wrap(limits=1, user_api="blas")  # its sums are small, and slower with more threads
 def thresholds(task: Spec, model: Spec) -> Thresholds:
     """Return up to where training on the attention-indexed model fits all labels, and from where on the target is
-    recovered, in sequences over d squared."""
+    recovered, in sequences over d squared.
+
+    >>> found = ndl.thresholds(ndl.AttentionIndexed(1, ndl.Wishart(0.5), noise_var=0.5), ndl.TiedAttention())
+    >>> f"{found.interpolation.value:.6f}"
+    '0.306964'
+    """
     if not isinstance(task, AttentionIndexed) or not isinstance(model, (TiedAttention, DirectAttention)):
         raise NoTheory(
             f"no thresholds for {type(task).__name__} with {type(model).__name__}; AttentionIndexed with TiedAttention "

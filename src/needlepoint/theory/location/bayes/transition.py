@@ -35,7 +35,12 @@ _MOST = 30  # most steps of an iteration
 
 @dataclass(frozen=True)
 class BayesPoint:
-    """What uninformed and informed starts reach at one alpha."""
+    """What uninformed and informed starts reach at one alpha.
+
+    >>> found = ndl.bayes_scan(ndl.SpikedSLR(2, snr=4.0, noise=0.2), [1.0, 2.0])
+    >>> [point.alpha for point in found]
+    [1.0, 2.0]
+    """
 
     alpha: float
     uninformed: Branch
@@ -63,6 +68,10 @@ class BayesTransition:
 
     The informed branch exists from `informed_spinodal` on and is Bayes-optimal from `transition` on; algorithms stay
     on the uninformed one up to `uninformed_spinodal`.
+
+    >>> found = ndl.bayes_transition(ndl.SpikedSLR(5, snr=0.5, noise=0.01), 1.0, 2.8)
+    >>> [f"{alpha:.2f}" for alpha in found.hard_phase]
+    ['1.48', '2.20']
     """
 
     informed_spinodal: Estimate | None
@@ -91,6 +100,10 @@ def bayes_scan(
 
     The uninformed branch is followed upwards and the informed one downwards, each from where it was at the alpha
     before, so that a branch is left only where it ends.
+
+    >>> found = ndl.bayes_scan(ndl.SpikedSLR(2, snr=4.0, noise=0.2), [1.0, 2.0])
+    >>> [point.alpha for point in found]
+    [1.0, 2.0]
     """
     check_tolerance("bayes_scan", tol)
     ordered = sorted(float(a) for a in alphas)
@@ -117,6 +130,10 @@ def bayes_transition(
 
     Follows the curve of fixed points from the uninformed one at `low` to the informed one at `high`. On it $\alpha$ is
     a function and a spinodal an ordinary extremum, so that there is no critical slowing down.
+
+    >>> found = ndl.bayes_transition(ndl.SpikedSLR(5, snr=0.5, noise=0.01), 1.0, 2.8)
+    >>> [f"{alpha:.2f}" for alpha in found.hard_phase]
+    ['1.48', '2.20']
     """
     check_samples(task, low)
     check_samples(task, high)

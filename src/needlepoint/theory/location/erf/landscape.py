@@ -30,7 +30,12 @@ ROUNDING = 1e-15
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """A stationary point of the flow. `rates` are the eigenvalues of its linearised flow (negative: attracting)."""
+    """A stationary point of the flow. `rates` are the eigenvalues of its linearised flow (negative: attracting).
+
+    >>> task, model = ndl.SpikedSLR(10, snr=200.0), ndl.KeyValueAttention(ndl.Erf(scale=0.3), unit_norm=True)
+    >>> ndl.oracle_point(task, model).kind
+    'minimum'
+    """
 
     overlaps: Overlaps
     kind: str
@@ -84,14 +89,24 @@ def _widths(g: float) -> tuple[float, float]:
 
 
 def nullcline(task: SpikedSLR, model: KeyValueAttention, key: Any) -> np.ndarray:
-    r"""eq:nullcline. Return $\nu = \mathrm{erf}(cu)$ at each key, where $R_\kappa$ of eq:manifold-gradient vanishes."""
+    r"""eq:nullcline. Return $\nu = \mathrm{erf}(cu)$ at each key, where $R_\kappa$ of eq:manifold-gradient vanishes.
+
+    >>> task, model = ndl.SpikedSLR(10, snr=200.0), ndl.KeyValueAttention(ndl.Erf(scale=0.3), unit_norm=True)
+    >>> ndl.nullcline(task, model, [0.0, 0.5, 1.0]).shape
+    (3,)
+    """
     scale = _pure_erf(task, model)
     s, c = _widths(scale * task.relevant_std)
     return special.erf(c * s * scale * np.sqrt(task.snr) * np.asarray(key, dtype=float))
 
 
 def vector_field(task: SpikedSLR, model: KeyValueAttention, key: Any, value: Any) -> tuple[np.ndarray, np.ndarray]:
-    r"""eq:manifold-flow. Return $\dot\kappa = -(1 - \kappa^2)R_\kappa$ and $\dot\nu = -(1 - \nu^2)R_\nu$."""
+    r"""eq:manifold-flow. Return $\dot\kappa = -(1 - \kappa^2)R_\kappa$ and $\dot\nu = -(1 - \nu^2)R_\nu$.
+
+    >>> task, model = ndl.SpikedSLR(10, snr=200.0), ndl.KeyValueAttention(ndl.Erf(scale=0.3), unit_norm=True)
+    >>> [field.shape for field in ndl.vector_field(task, model, [0.2, 0.4], [0.1, 0.3])]
+    [(2,), (2,)]
+    """
     d_key, d_value = manifold_gradient(task, model, key, value)
     return -(1 - np.asarray(key) ** 2) * d_key, -(1 - np.asarray(value) ** 2) * d_value
 
@@ -102,6 +117,10 @@ def fixed_points(task: SpikedSLR, model: KeyValueAttention) -> tuple[FixedPoint,
 
     The rates at a corner are $2\kappa R_\kappa$ and $2\nu R_\nu$; at the saddle $-\frac12(A \pm \sqrt{A^2 + 4B^2})$,
     $A = G\lambda^2m^2\frac{8s^2c}{\pi}$, $B = -\frac{4G\lambda ms}{\sqrt\pi}$.
+
+    >>> task, model = ndl.SpikedSLR(10, snr=200.0), ndl.KeyValueAttention(ndl.Erf(scale=0.3), unit_norm=True)
+    >>> [point.kind for point in ndl.fixed_points(task, model)]
+    ['minimum', 'minimum', 'maximum', 'maximum', 'saddle']
     """
     scale = _pure_erf(task, model)
     if task.snr == 0:
@@ -132,6 +151,10 @@ def swapped_minimum(task: SpikedSLR, model: KeyValueAttention) -> FixedPoint:
 
     `rates` are minus the curvatures of the risk along the tangent directions of (k, v); directions that
     only rotate the part of v outside the teachers and k have rate 0.
+
+    >>> task, model = ndl.SpikedSLR(10, snr=200.0), ndl.KeyValueAttention(ndl.Erf(scale=0.3), unit_norm=True)
+    >>> ndl.swapped_minimum(task, model).kind
+    'minimum'
     """
     _pure_erf(task, model)
     if task.snr == 0:
@@ -144,7 +167,12 @@ def swapped_minimum(task: SpikedSLR, model: KeyValueAttention) -> FixedPoint:
 
 @float64
 def oracle_point(task: SpikedSLR, model: KeyValueAttention) -> FixedPoint:
-    """Return the oracle k = k*, v = v* as a point of the full space: a minimum, or a saddle at large scale."""
+    """Return the oracle k = k*, v = v* as a point of the full space: a minimum, or a saddle at large scale.
+
+    >>> task, model = ndl.SpikedSLR(10, snr=200.0), ndl.KeyValueAttention(ndl.Erf(scale=0.3), unit_norm=True)
+    >>> ndl.oracle_point(task, model).kind
+    'minimum'
+    """
     _pure_erf(task, model)
     risk = float(erf_closed_form.unit_excess_risk(erf_closed_form.constants(task, model), jnp.asarray(ORACLE)))
     rates = tuple(-float(x) for x in _curvatures(task, model, ORACLE))
@@ -190,6 +218,9 @@ def swapped_crossing(task: SpikedSLR) -> Estimate:
     """eq:swapped-crossing. Return the scale below which the swapped minimum has a lower risk than the oracle.
 
     The risk of the other tokens is the same on both, so the crossing does not depend on the length.
+
+    >>> f"{ndl.swapped_crossing(ndl.SpikedSLR(10, snr=200.0)).value:.4f}"
+    '0.0848'
     """
     if task.snr == 0:
         raise InvalidParameter(f"{task!r}: snr must be > 0 (without a spike there is no oracle to compare with).")
@@ -209,6 +240,9 @@ def oracle_instability(task: SpikedSLR) -> Estimate:
 
     The root of the lowest curvature at the oracle. In the saturated regime, at fixed length, it is
     $\frac12\sqrt{4/(1 - \frac{(L-1)G}{snr + G})^2 - 1}$, which tends to $\sqrt3/2$.
+
+    >>> f"{ndl.oracle_instability(ndl.SpikedSLR(10, snr=200.0)).value:.4f}"
+    '0.9198'
     """
 
     def lowest(scale: float) -> float:

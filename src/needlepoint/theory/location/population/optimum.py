@@ -167,6 +167,10 @@ def _prediction(
 def key_landscape(task: SingleLocation, model: KeyValueAttention, alignment: Any, scale: Any) -> np.ndarray:
     """Return the excess risk with the best value, over keys of norm `scale` and cosine `alignment` with k*, as an array
     (scales, alignments).
+
+    >>> model = ndl.KeyValueAttention(ndl.Linear())
+    >>> ndl.key_landscape(ndl.SpikedSLR(2, snr=2.0), model, [0.0, 1.0], [0.5, 1.0, 2.0]).shape
+    (3, 2)
     """
     alignment, scale = np.atleast_1d(np.asarray(alignment, float)), np.atleast_1d(np.asarray(scale, float))
     if not np.all(np.abs(alignment) <= 1) or not np.all((scale >= 0) & np.isfinite(scale)):

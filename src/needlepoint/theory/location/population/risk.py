@@ -43,6 +43,10 @@ def population_risk(task: Spec, model: Spec, overlaps: Overlaps, method: str | N
     `method` names a route: "closed" (Erf), "elementwise" (one-dimensional means), "kernel" (softmax and
     softplus at any length) or "qmc" (scrambled Sobol points over the scores, any activation); None takes the
     first that applies.
+
+    >>> model = ndl.KeyValueAttention(ndl.Erf(scale=0.3), unit_norm=True)
+    >>> f"{ndl.population_risk(ndl.SpikedSLR(10, snr=200.0), model, ndl.Overlaps(1.0, 1.0)).value:.6f}"
+    '0.877429'
     """
     excess = excess_risk(task, model, overlaps, method)
     assert isinstance(task, SingleLocation)
@@ -51,7 +55,12 @@ def population_risk(task: Spec, model: Spec, overlaps: Overlaps, method: str | N
 
 @float64
 def excess_risk(task: Spec, model: Spec, overlaps: Overlaps, method: str | None = None) -> Estimate:
-    """Return the risk minus the label-noise variance, at these overlaps; see `population_risk`."""
+    """Return the risk minus the label-noise variance, at these overlaps; see `population_risk`.
+
+    >>> model = ndl.KeyValueAttention(ndl.Erf(scale=0.3), unit_norm=True)
+    >>> f"{ndl.excess_risk(ndl.SpikedSLR(10, snr=200.0), model, ndl.Overlaps(1.0, 1.0)).value:.6f}"
+    '0.877429'
+    """
     if not isinstance(overlaps, Overlaps):
         raise InvalidParameter(
             f"population_risk(overlaps={shown(overlaps)}): write it as Overlaps(key=..., value=...)."

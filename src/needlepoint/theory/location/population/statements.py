@@ -31,6 +31,9 @@ def softmax_key(task: SingleLocation) -> float:
     r"""eq:softmax-bayes. Return $c_\mu$: softmax attention at $k = c_\mu k^*$, $v = v^*$ is the posterior mean.
 
     $\sqrt\mu$ (spiked), $\mu$ (max, infinite for an infinite snr). The same for all lengths.
+
+    >>> f"{ndl.softmax_key(ndl.SpikedSLR(2, snr=2.0)):.6f}"
+    '1.414214'
     """
     task = _check(task)
     if task.label_var != 1.0:
@@ -46,6 +49,9 @@ def linear_optimum(task: SingleLocation) -> tuple[Estimate, Overlaps]:
 
     With $n = E[L-1]$, spiked $R = \frac{Gn(G^2+n)}{G(G^2+n) + n(G\mu+G^2+n)}$ at $|k| = \frac{n\sqrt\mu}{G^2+n}$, max
     $R = 1 - \frac{1+\bar\chi^*^2}{n+1}$ at $|k| = \bar\chi^* = E\chi^*_J$.
+
+    >>> f"{ndl.linear_optimum(ndl.SpikedSLR(2, snr=2.0))[0].value:.6f}"
+    '0.333333'
     """
     task = _check(task)
     n = task.length_moments()["task.others"]
@@ -69,6 +75,9 @@ def elementwise_bound(task: SingleLocation) -> Estimate:
 
     At $\sigma(x) \propto P(\text{relevant}|x)$: spiked $G\,E_J[n/(n+Gr)]$ with the likelihood ratio $r$ of a token's
     $\chi^*$ and $n = E[L-1]$; max $1 - E[\bar W^2]/E[L]$, which is $(L-1)/(2L-1)$ at an infinite snr.
+
+    >>> f"{ndl.elementwise_bound(ndl.MaxSLR(10, snr=2.0)).value:.6f}"
+    '0.679813'
     """
     task = _check(task)
     n = task.length_moments()["task.others"]
@@ -103,6 +112,9 @@ def bayes_asymptote(task: SingleLocation) -> float:
 
     Spiked $(L-1)\sqrt{\pi/4\mu}\,e^{-\mu/4}$, max $\frac{L(L-1)}{\mu}\int\varphi^2\Phi^{L-2}$, averaged over
     the lengths.
+
+    >>> f"{ndl.bayes_asymptote(ndl.MaxSLR(2, snr=20.0)):.4f}"
+    '0.0282'
     """
     task = _check(task)
     softmax_key(task)
@@ -125,6 +137,9 @@ def linear_asymptote(task: SingleLocation) -> float:
 
     Spiked $(G^2+n)/\mu$, which is $L/\mu$ at $G = 1$ and a fixed length; max the limit
     $1 - (1+\bar\chi^*^2)/E[L]$, which does not vanish.
+
+    >>> f"{ndl.linear_asymptote(ndl.SpikedSLR(10, snr=100.0)):.4f}"
+    '0.1000'
     """
     task = _check(task)
     n = task.length_moments()["task.others"]
@@ -137,7 +152,12 @@ def linear_asymptote(task: SingleLocation) -> float:
 
 @dataclass(frozen=True)
 class LengthCost:
-    """Least risk with one (k, v) for all lengths (`shared`), and with one of its own for each length (`separate`)."""
+    """Least risk with one (k, v) for all lengths (`shared`), and with one of its own for each length (`separate`).
+
+    >>> found = ndl.length_cost(ndl.SpikedSLR({2: 0.5, 4: 0.5}, snr=2.0), ndl.KeyValueAttention(ndl.Linear()))
+    >>> found.cost.value > 0
+    True
+    """
 
     shared: Estimate
     separate: Estimate
@@ -151,6 +171,10 @@ def length_cost(task: SingleLocation, model: KeyValueAttention) -> LengthCost:
     r"""eq:length-cost. Return the cost of one (k, v) for all lengths, $R^*(L\sim P) - \sum_LP(L)R^*(L) \ge 0$.
 
     Zero for softmax where it is the posterior mean (eq:softmax-bayes), with one (k, v) for all lengths.
+
+    >>> found = ndl.length_cost(ndl.SpikedSLR({2: 0.5, 4: 0.5}, snr=2.0), ndl.KeyValueAttention(ndl.Linear()))
+    >>> found.cost.value > 0
+    True
     """
     from needlepoint.theory.predicting import predict
 
