@@ -152,14 +152,14 @@ def _noise(r: np.ndarray, N: float, ratio: float) -> float:
 
 
 def shrink(law: FreeSum, values: np.ndarray, tau: float) -> tuple[np.ndarray, float]:
-    r"""eq:bayes-spectrum. Return $f(x) = x - 2\tau\,\mathrm{Re}\,g(x)$ at the eigenvalues (d,), with $g$ the resolvent of
-    $S_0 + \sqrt\tau Z$, and the divergence $D = \frac1{d^2}\sum_{ij}(1 + \delta_{ij})f[x_i, x_j]$.
+    r"""eq:bayes-spectrum. Return $f(x) = x - 2\tau\,\mathrm{Re}\,g(x)$ at the eigenvalues (d,), with $g$ the resolvent
+    of $S_0 + \sqrt\tau Z$, and the divergence $D = \frac1{d^2}\sum_{ij}(1 + \delta_{ij})f[x_i, x_j]$.
 
     f is averaged over a window of $\pm\sqrt\tau d^{-2/3}$, the distance by which eigenvalues at an edge of the law
     fluctuate at finite d: its slope is infinite at the edges and steep where two pieces of the law are about to
-    separate, and S would never converge. Between two pieces of the law f is linear. Outside of the law it is constant if
-    the eigenvalues of S0 are known. Random ones fluctuate by $d^{-2/3}$ of their spread, so that part of the distance
-    of an eigenvalue to the law may be real, and is kept.
+    separate, and S would never converge. Between two pieces of the law f is linear. Outside of the law it is constant
+    if the eigenvalues of S0 are known. Random ones fluctuate by $d^{-2/3}$ of their spread, so that part of the
+    distance of an eigenvalue to the law may be real, and is kept.
     """
     delta, d = math.sqrt(tau), len(values)
     x, f = _table(law, delta)
@@ -177,8 +177,8 @@ def shrink(law: FreeSum, values: np.ndarray, tau: float) -> tuple[np.ndarray, fl
 
 
 def _table(law: FreeSum, delta: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return points x of the support and x - 2 delta^2 Re g(x) there. The points cluster at the edges but avoid the edges
-    themselves, where a resolvent may cost a hundred times as much."""
+    """Return points x of the support and x - 2 delta^2 Re g(x) there. The points cluster at the edges but avoid the
+    edges themselves, where a resolvent may cost a hundred times as much."""
     support = law.support(delta)
     points = max(_PER_PIECE, _TABLE // len(support))
     angle = np.pi * (np.arange(points) + 0.5) / points
@@ -224,8 +224,8 @@ def risks(problem: Problem, posterior: Posterior, options: SimulationOptions, re
 
 
 def predicted(z: np.ndarray, variance: float, beta: float, normals: np.ndarray) -> np.ndarray:
-    r"""eq:indexed-bayes-predictor. Return $p = E\,\mathrm{softmax}(\beta(z + \xi))$, (n, T, T), with $\xi$ symmetric, of
-    the given variance on the diagonal and half of it off, by standard normals (points, T).
+    r"""eq:indexed-bayes-predictor. Return $p = E\,\mathrm{softmax}(\beta(z + \xi))$, (n, T, T), with $\xi$ symmetric,
+    of the given variance on the diagonal and half of it off, by standard normals (points, T).
 
     The entries of a row of $\xi$ are independent, and a row of $p$ is a mean over that row alone. For one token $p =
     z$.

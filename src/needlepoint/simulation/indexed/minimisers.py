@@ -45,8 +45,9 @@ def adam(problem: Problem, weights: np.ndarray) -> Minimum:
 def fista(problem: Problem) -> Minimum:
     r"""eq:indexed-fista. Return the minimum over $S \ge 0$ by FISTA.
 
-    $S\leftarrow(Y - \frac1\Lambda(\nabla E(Y) + \frac{\tilde\lambda}dI))_+$ with $Y$ ahead of $S$ by its momentum, which
-    restarts when it points uphill. For one token the problem is convex in $S \ge 0$, and the width of W plays no part.
+    $S\leftarrow(Y - \frac1\Lambda(\nabla E(Y) + \frac{\tilde\lambda}dI))_+$ with $Y$ ahead of $S$ by its momentum,
+    which restarts when it points uphill. For one token the problem is convex in $S \ge 0$, and the width of W plays no
+    part.
 
     It has converged if the problem's residual is below its tolerance.
     """

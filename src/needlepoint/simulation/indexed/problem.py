@@ -29,7 +29,7 @@ class Sequences(NamedTuple):
 
 
 class Minimum(NamedTuple):
-    """Where training ended: the matrix S, its energy, whether it is stationary, and after how many steps or gradients."""
+    """Where training ended: the matrix S, its energy, whether it is stationary, and the number of steps or gradients."""
 
     S: np.ndarray
     energy: float
@@ -104,8 +104,9 @@ class Problem:
         return weights @ weights.T / math.sqrt(self.width * self.d) if self.tied else weights
 
     def value_and_gradient(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
-        r"""eq:indexed-energy. Return $\frac1{d^2}\sum_\mu\ell_\mu(z_\mu) + \frac\lambda{d^2}\|W\|_F^2$ (or $\frac\lambda
-        d\|S\|_F^2$) and its gradient by the weights, in their shape.
+        r"""eq:indexed-energy. Return the energy and its gradient by the weights, in their shape.
+
+        $\frac1{d^2}\sum_\mu\ell_\mu(z_\mu) + \frac\lambda{d^2}\|W\|_F^2$ (or $\frac\lambda d\|S\|_F^2$).
         """
         fit, slope = self.fit(self.matrix(weights))
         scale = self.lam / (self.d**2 if self.tied else self.d)

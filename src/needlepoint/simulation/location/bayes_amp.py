@@ -24,11 +24,11 @@ from needlepoint.simulation.location.vectors import frames
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 
 _LARGEST = 4e8  # numbers in a data set (3.2 GB)
-_CHUNK = 2_000_000  # numbers held at once besides the data
+_CHUNK = 2_000_000  # numbers in memory at once besides the data (16 MB)
 _STEPS = 1000
-_DAMPING = 0.5  # of weights, variances and scores; undamped, a mode off the invariant manifold grows at finite d
-_PATIENCE, _STRONGER = 400, 0.8  # steps after which what circles is damped more
-_TOLERANCE = 1e-4  # of a step
+_DAMPING = 0.5  # share of the old weights, variances and scores; undamped, a mode off the invariant manifold grows
+_PATIENCE, _STRONGER = 400, 0.8  # after so many steps an iteration that circles is damped by this instead
+_TOLERANCE = 1e-4  # a step of k and of v below this, in norm, has converged
 
 
 class Data(NamedTuple):
@@ -39,7 +39,7 @@ class Data(NamedTuple):
 
 
 class Posterior(NamedTuple):
-    """Means of k* and v*, the variance of a coordinate of k* (times d), and whether the iteration settled."""
+    """Posterior means of k* and v*, (d,) each, d times the variance of a coordinate of k*, and whether it converged."""
 
     k: np.ndarray
     v: np.ndarray
@@ -48,7 +48,8 @@ class Posterior(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Of every token of a set of sequences: d log Z by its two fields; and what they add to the two precisions."""
+    """The derivatives of log Z by the two fields of every token, (n, length), and what the sequences add to the two
+    precisions."""
 
     g_k: np.ndarray
     g_v: np.ndarray
@@ -59,7 +60,8 @@ class Scores(NamedTuple):
 @rule("simulate", SpikedSLR, None, BayesOptimal)
 @rule("simulate", MaxSLR, None, BayesOptimal)
 def simulate_bayes(task: SingleLocation, model: None, learner: BayesOptimal, options: SimulationOptions) -> Measurement:
-    """AMP on fresh data a repeat, its risk on fresh test sequences; with alpha None the teachers are known."""
+    """Return the risk of AMP with fresh data and fresh test sequences in every repeat; if alpha is None the teachers
+    are known."""
     if learner.alpha is None:
         return simulate_known_teachers(task, model, learner, options)
     if isinstance(task, SpikedSLR) and task.relevant_std != 1.0:
@@ -103,7 +105,7 @@ def simulate_bayes(task: SingleLocation, model: None, learner: BayesOptimal, opt
 
 
 def sample(task: SingleLocation, key: Any, k_star: np.ndarray, v_star: np.ndarray, n: int) -> list[Data]:
-    """n sequences, by length; the numbers of each length are those expected, rounded."""
+    """Return n sequences grouped by length; the number of each length is the expected one, rounded."""
     shares = np.array([p for _, p in task.length_law])
     ends = np.round(np.cumsum(shares) * n).astype(int)
     counts = np.diff(np.concatenate([[0], ends]))
@@ -117,8 +119,10 @@ def sample(task: SingleLocation, key: Any, k_star: np.ndarray, v_star: np.ndarra
 
 
 def amp(task: SingleLocation, alpha: float, data: list[Data]) -> Posterior:
-    r"""eq:bayes-amp. $w = Xk - V g$, $k \leftarrow V_k(X^Tg_k/d + \Lambda_kk)$ and the same for v, damped; posterior
-    means of k* and v*. $V = 1/(1 + \Lambda)$, for the key of the spiked task $1/(1 + \alpha\mu + \Lambda_k)$.
+    r"""eq:bayes-amp. Return the posterior means of k* and v* by message passing.
+
+    $w = Xk - V g$, $k \leftarrow V_k(X^Tg_k/d + \Lambda_kk)$ and the same for v, damped. $V = 1/(1 + \Lambda)$, for the
+    key of the spiked task $1/(1 + \alpha\mu + \Lambda_k)$.
     """
     d = data[0].x.shape[2]
     snr = task.snr
@@ -152,7 +156,7 @@ def amp(task: SingleLocation, alpha: float, data: list[Data]) -> Posterior:
 
 
 def _spiked_scores(snr: float, w_chi: np.ndarray, residual: np.ndarray, T: float) -> Scores:
-    """g_k = sqrt(mu) pi and g_v = pi residual / T; precisions are minus the divergences."""
+    """Return g_k = sqrt(mu) pi and g_v = pi residual / T of the spiked task; precisions are minus the divergences."""
     pi = special.softmax(math.sqrt(snr) * w_chi - residual**2 / (2 * T), axis=1)
     spread = pi * (1 - pi)
     precision_v = -float((spread * (residual / T) ** 2 - pi / T).sum())
@@ -160,8 +164,10 @@ def _spiked_scores(snr: float, w_chi: np.ndarray, residual: np.ndarray, T: float
 
 
 def _max_scores(place: PlaceNoise, w_chi: np.ndarray, residual: np.ndarray, T: float) -> Scores:
-    r"""$g_{k,l} = \frac1Z\sum_mN_m\partial_l\bar P_m$ and g_v as on the spiked task. The precision of the key is
-    $\sum|g_k|^2$, which is minus the divergence in the mean at Bayes-optimal weights, and is never negative.
+    r"""Return $g_{k,l} = \frac1Z\sum_mN_m\partial_l\bar P_m$ of the max task, and g_v as on the spiked task.
+
+    The precision of the key is $\sum|g_k|^2$, whose mean at Bayes-optimal weights is minus that of the divergence, and
+    which is never negative.
     """
     P, slope = place(w_chi)
     log_N = -(residual**2) / (2 * T)
@@ -188,7 +194,7 @@ class PlaceNoise:
             g, w = trapezoid_rule(64)
             left = np.exp(np.minimum(snr * (s * g - self.t[:, None]), 700.0))
             self.p, self.F = snr * (left * np.exp(-left)) @ w, np.exp(-left) @ w
-        else:  # the Gumbel variable, by the quantiles of a normal one
+        else:  # the Gumbel variable Gamma as a function of a normal one with the same quantiles
             g, w = trapezoid_rule(96)
             at = (self.t[:, None] + soft * np.log(-special.log_ndtr(g))) / s
             self.p = np.exp(-(at**2) / 2) @ w / (math.sqrt(2 * math.pi) * s)
@@ -197,7 +203,7 @@ class PlaceNoise:
         self.x, self.weight = self.t[::every], every * 0.01 * wide * self.p[::every]
 
     def __call__(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """P (n, length) and slope[:, l, j] = d P_l / d w_j (n, length, length), in chunks."""
+        """Return P (n, length) and slope[:, l, j] = d P_l / d w_j (n, length, length), in chunks."""
         chunks = math.ceil(len(w) * w.shape[1] * max(1, w.shape[1] - 1) * len(self.x) / _CHUNK)
         parts = [self._chunk(part) for part in np.array_split(w, max(1, min(chunks, len(w))))]
         return np.concatenate([P for P, _ in parts]), np.concatenate([slope for _, slope in parts])
@@ -219,7 +225,8 @@ class PlaceNoise:
 def _test_error(
     task: SingleLocation, key: Any, samples: int, k_star: np.ndarray, v_star: np.ndarray, posterior: Posterior
 ) -> float:
-    """Mean squared error on fresh sequences of the value fields averaged over the posterior of the place."""
+    """Return the mean squared error on fresh sequences; a prediction is the mean of the value fields over the posterior
+    of the place."""
     snr = task.snr
     noise = PlaceNoise(snr, math.sqrt(posterior.key_var)) if isinstance(task, MaxSLR) else None
     mean = 0.0

@@ -28,7 +28,8 @@ from needlepoint.tasks.single_location import SpikedSLR
 def simulate_descent(
     task: SpikedSLR, model: KeyValueAttention, learner: ProjectedDescent, options: SimulationOptions
 ) -> Measurement:
-    """eq:pgd with vectors in R^d. The risk is the mean of eq:elementwise-risk, none of the closed forms."""
+    """eq:pgd. Return the measured trajectories of vectors in R^d. The risk is eq:elementwise-risk by quadrature and not
+    by the closed forms, so that it is an independent check."""
     activation = model.activation
     if activation.form != "elementwise" or not isinstance(activation, Erf) or not model.unit_norm:
         raise NoTheory(
@@ -55,7 +56,8 @@ def simulate_descent(
 
 
 def rounding_errors(five: np.ndarray, risk: np.ndarray, repeats: int) -> dict[str, float]:
-    """Deterministic runs differ by rounding alone: eight times the spread of a start's repeats, and 1e-12."""
+    """Return an error for every overlap and the risk: eight times the spread of a start's repeats, plus 1e-12 of the
+    size. Deterministic runs from the same start differ by rounding alone."""
     rows = np.concatenate([five, risk[None]]).reshape(6, -1, repeats)
     spread = np.ptp(rows, axis=2).max(axis=1)
     sizes = np.maximum(1.0, np.abs(rows).max(axis=(1, 2)))
@@ -65,7 +67,8 @@ def rounding_errors(five: np.ndarray, risk: np.ndarray, repeats: int) -> dict[st
 
 
 def quadrature_nodes(steepness: float) -> int:
-    """Nodes that integrate erf(g x)^2 to rounding: about 31 sqrt(1 + 4 g^2), see trapezoid_rule."""
+    """Return how many nodes integrate erf(g x)^2 to rounding: about 31 sqrt(1 + 4 g^2), see trapezoid_rule, rounded up
+    to a power of two."""
     wanted = max(64.0, 31 * np.sqrt(1 + 4 * steepness**2))
     if wanted > 2**16:
         raise InvalidParameter(
@@ -85,7 +88,7 @@ def trajectory_measurement(
     risk: np.ndarray,
     numerical: dict[str, float] | None = None,
 ) -> Measurement:
-    """The recorded overlaps (records of (5, runs)) and risks (runs, records) as a Measurement."""
+    """Return a Measurement of the recorded overlaps, one (5, runs) per record, and risks (runs, records)."""
     activation = model.activation
     assert isinstance(activation, Erf)
     paths = np.stack(history, axis=-1)
@@ -136,8 +139,8 @@ def _advance(
     lr: Any,
     schedule: Any,
 ) -> Any:
-    r"""eq:pgd. $k^+ = \mathrm{normalize}(k - \ell(I - kk^\top)\nabla_kR)$, same for $v$,
-    both gradients at the old point."""
+    r"""eq:pgd. Return k and v after `count` steps, (runs, d) each: $k^+ = \mathrm{normalize}(k - \ell(I -
+    kk^\top)\nabla_kR)$, same for $v$, both gradients at the old point."""
     k_star, v_star, k, v = vectors
 
     def total(k: Any, v: Any, at: dict[str, Any]) -> Any:
@@ -153,7 +156,7 @@ def _advance(
 
 
 def project(x: Any, gradient: Any, lr: Any) -> Any:
-    """A step along the gradient's tangent part, then back to the unit sphere."""
+    """Return x after a step against the tangent part of the gradient, normalised to the unit sphere again."""
     tangent = gradient - jnp.sum(gradient * x, axis=-1, keepdims=True) * x
     moved = x - lr * tangent
     return moved / jnp.linalg.norm(moved, axis=-1, keepdims=True)

@@ -24,16 +24,17 @@ from needlepoint.simulation.location.vectors import Vectors, starting_vectors
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 
 _LARGEST_SAMPLE = 100_000_000
-"""Token coordinates of a fixed sample (800 MB)."""
+"""Most token coordinates of a fixed sample (800 MB)."""
 
-_RTOL = 1e-6  # of the integrator; far below the sampling error
+_RTOL = 1e-6  # relative tolerance of the integrator, far below the sampling error
 
 
 @rule("simulate", MaxSLR, KeyValueAttention, OnlineSGD)
 def simulate_free_sgd(
     task: SingleLocation, model: KeyValueAttention, learner: OnlineSGD, options: SimulationOptions
 ) -> Measurement:
-    """eq:free-sgd. The gradient of the mean squared error of a fresh batch, by automatic differentiation."""
+    """eq:free-sgd. Return the measured trajectories of SGD with free norms, with the gradient of the mean squared error
+    of a fresh batch by automatic differentiation."""
     require_free_norms(task, model, learner)
     if learner.schedule > 0:
         raise NoTheory(f"no simulation of OnlineSGD(schedule={learner.schedule:g}) with {model!r}; schedule=0 has one.")
@@ -58,8 +59,11 @@ def simulate_free_sgd(
 def simulate_flow(
     task: SingleLocation, model: KeyValueAttention, learner: GradientFlow, options: SimulationOptions
 ) -> Measurement:
-    """eq:sample-flow. Gradient flow of k and v in R^d on the mean squared error over `samples` sequences of each
-    length, drawn once a run. It follows the population's flow up to a bias of order d / samples."""
+    """eq:sample-flow. Return the measured gradient flow of k and v in R^d on the mean squared error over `samples`
+    sequences of each length, which are drawn once per run.
+
+    It follows the flow on the population risk up to a bias of order d / samples.
+    """
     require_free_norms(task, model, learner)
     size = options.samples * options.d * sum(n for n, _ in task.length_law)
     if size > _LARGEST_SAMPLE:
@@ -98,7 +102,7 @@ def require_free_norms(task: SingleLocation, model: KeyValueAttention, learner: 
 
 
 def _seven(vectors: Vectors) -> np.ndarray:
-    """(7, runs) overlaps."""
+    """Return the five overlaps and the two squared norms, (7, runs)."""
     squares = [np.einsum("rd,rd->r", x, x) for x in (vectors.k, vectors.v)]
     return np.concatenate([vectors.five(), np.stack(squares)])
 
@@ -111,7 +115,7 @@ def _measured(
     marks: np.ndarray,
     seven: np.ndarray,
 ) -> Measurement:
-    """The recorded overlaps (7, runs, records) and the risks at them as a Measurement."""
+    """Return a Measurement of the recorded overlaps (7, runs, records) and of the risks there."""
     scale = np.full(len(marks), getattr(model.activation, "scale", 1.0))
     trajectory = Trajectory(marks, scale, named(seven), _excess_risks(task, model, options, seven))
     gauge = getattr(model.activation, "odd", False) and not learner.given
@@ -144,7 +148,8 @@ def _advance(
     count: Any,
     lr: Any,
 ) -> Any:
-    r"""eq:free-sgd. $(k, v)\leftarrow(k, v) - \ell\nabla\frac1B\sum_b(y_b - f(X_b))^2$."""
+    r"""eq:free-sgd. Return k and v after `count` steps, (runs, d) each: $(k, v)\leftarrow(k, v) - \ell\nabla\frac1B\sum_b(y_b
+    - f(X_b))^2$."""
     k_star, v_star, k, v = vectors
 
     def loss(weights: Any, batches: Any) -> Any:
@@ -154,7 +159,8 @@ def _advance(
         fresh = jax.random.split(jax.random.fold_in(key, t), len(lengths) + 1)
         which = jax.random.choice(fresh[-1], len(lengths), (batch,), p=shares)
         batches = []
-        for i, length in enumerate(lengths):  # never padded: a sequence of each length is drawn, one of them counts
+        # no padding: for every place in the batch a sequence of each length is drawn, and one of them counts
+        for i, length in enumerate(lengths):
             x, y, _ = task.draw(fresh[i], k_star, v_star, batch, length, law)
             batches.append((which == i, x, y))
         gradient = jax.grad(loss)((k, v), batches)
@@ -167,14 +173,14 @@ def _advance(
 
 
 def _errors(activation: type[Activation], constants: dict[str, Any], x: Any, y: Any, k: Any, v: Any) -> Any:
-    """(y - f(X))^2 of sequences (n, length, d), eq:attention."""
+    """eq:attention. Return (y - f(X))^2 of sequences (n, length, d), (n,)."""
     return (y - jnp.sum(activation.weights(x @ k, constants) * (x @ v), axis=-1)) ** 2
 
 
 def _sample(
     task: SingleLocation, options: SimulationOptions, run: int, vectors: Vectors
 ) -> list[tuple[float, Any, Any]]:
-    """(share, X, y) of each length."""
+    """Return (share, X, y) of each length."""
     key = jax.random.fold_in(jax.random.key(options.seed), run)
     drawn = []
     for length, share in task.length_law:
@@ -192,7 +198,7 @@ _draw = jax.jit(
 
 @functools.partial(jax.jit, static_argnums=0)
 def _velocity(activation: type[Activation], constants: dict[str, Any], sample: Any, k: Any, v: Any) -> Any:
-    """eq:sample-flow: minus half the gradient of the mean squared error of the sample."""
+    """eq:sample-flow. Return minus half the gradient of the mean squared error of the sample, k before v, (2 d,)."""
 
     def half(k: Any, v: Any) -> Any:
         return sum(share * jnp.mean(_errors(activation, constants, x, y, k, v)) for share, x, y in sample) / 2
@@ -203,8 +209,11 @@ def _velocity(activation: type[Activation], constants: dict[str, Any], sample: A
 def _excess_risks(
     task: SingleLocation, model: KeyValueAttention, options: SimulationOptions, seven: np.ndarray
 ) -> np.ndarray:
-    """(runs, records): means over `samples` fresh clean sequences a run. Of a sequence only its part in the span of
-    the four vectors enters, so it is drawn in four dimensions, the same at all records."""
+    """Return the excess risks, (runs, records): means over `samples` fresh sequences without noise per run.
+
+    Only the part of a sequence in the span of the four vectors enters, so that it is drawn in four dimensions; all
+    records use the same sequences.
+    """
     with np.errstate(all="ignore"):  # a run that diverged has no vectors
         kappa, eta, k3, theta, nu, v3, v4 = frame_coordinates(seven[:5], seven[5], seven[6])
     k, v = np.stack([kappa, eta, k3, 0 * k3], axis=-1), np.stack([theta, nu, v3, v4], axis=-1)
@@ -222,5 +231,5 @@ def _excess_risks(
 
 @functools.partial(jax.jit, static_argnums=0)
 def _mean_errors(activation: type[Activation], constants: dict[str, Any], x: Any, y: Any, k: Any, v: Any) -> Any:
-    """At each record, one after the other: a sample is large."""
+    """Return the mean error at each record, (records,), one after the other because a sample is large."""
     return jax.lax.map(lambda w: jnp.mean(_errors(activation, constants, x, y, *w)), (k, v))

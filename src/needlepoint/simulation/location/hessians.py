@@ -20,8 +20,8 @@ from needlepoint.simulation.location.ridge import train
 from needlepoint.simulation.location.ridge_problem import Problem, forward, local_loss
 from needlepoint.tasks.single_location import SingleLocation
 
-_LARGEST_D = 2000
-_BLOCK = 512  # sequences whose products with their Hessians are held at once
+_LARGEST_D = 2000  # the Hessian has (2 d)^2 entries (128 MB)
+_BLOCK = 512  # sequences whose products with their small Hessians are in memory at once
 
 
 class InverseHessian(NamedTuple):
@@ -40,8 +40,10 @@ class InverseHessian(NamedTuple):
 def inverse_hessian_traces(
     task: SingleLocation, model: KeyValueAttention, learner: Ridge, *, d: int, repeats: int, seed: int = 0
 ) -> InverseHessian:
-    r"""eq:ridge-hessian. $V_a=\frac1d\mathrm{tr}(H^{-1})_{aa}$ and $\frac1d\|(H^{-1})_{ab}\|_F^2$ at the lowest minimum
-    of each of the data sets of `simulate(task, model, learner, d=d, repeats=repeats, seed=seed)`.
+    r"""eq:ridge-hessian. Return the means over repeats of $V_a=\frac1d\mathrm{tr}(H^{-1})_{aa}$ and
+    $\frac1d\|(H^{-1})_{ab}\|_F^2$ at the lowest minimum.
+
+    The data sets are those of `simulate(task, model, learner, d=d, repeats=repeats, seed=seed)`.
     """
     if not (is_whole(d) and 2 <= d <= _LARGEST_D and is_whole(repeats) and repeats >= 1):
         raise InvalidParameter(
@@ -56,7 +58,7 @@ def inverse_hessian_traces(
 
 
 def hessian(problem: Problem, weights: np.ndarray) -> np.ndarray:
-    r"""eq:ridge-hessian. $H_{ab}=\frac1d\sum_iX_i^\top\partial_a\partial_b\ell_iX_i+r_a\delta_{ab}I$, (2 d, 2 d),
+    r"""eq:ridge-hessian. Return $H_{ab}=\frac1d\sum_iX_i^\top\partial_a\partial_b\ell_iX_i+r_a\delta_{ab}I$, (2 d, 2 d),
     k before v."""
     d = problem.d
     blocks = np.zeros((2, d, 2, d))

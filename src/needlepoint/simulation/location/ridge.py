@@ -24,7 +24,7 @@ from needlepoint.simulation.location.vectors import frames
 from needlepoint.simulation.minima import FITTED, are_apart, descend, lowest, notes_on_starts
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 
-_EVEN_GAUGE = ("key", "key_on_value", "key_dot_value")  # what changes sign with k alone
+_EVEN_GAUGE = ("key", "key_on_value", "key_dot_value")  # the overlaps that change sign with k alone
 
 
 class Trained(NamedTuple):
@@ -50,7 +50,7 @@ class Trained(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What is kept of a repeat; its data are not."""
+    """What is kept of a repeat, without its data."""
 
     metrics: dict[str, float]
     overlaps: dict[str, float]
@@ -60,11 +60,12 @@ class Run(NamedTuple):
 
 @rule("simulate", SpikedSLR, KeyValueAttention, Ridge)
 @rule("simulate", MaxSLR, KeyValueAttention, Ridge)
-@np.errstate(over="ignore", invalid="ignore")  # what overflows is infinite, and the status says so
+@np.errstate(over="ignore", invalid="ignore")  # a run that overflows has an infinite energy, and the status says so
 def simulate_ridge(
     task: SingleLocation, model: KeyValueAttention, learner: Ridge, options: SimulationOptions
 ) -> Measurement:
-    """eq:ridge minimised on fresh data a repeat, and its minimum measured on fresh sequences."""
+    """Return the measured minimum of eq:ridge: it is trained on fresh data and tested on fresh sequences in every
+    repeat."""
     if learner.algorithm not in ("lbfgs", "amp"):
         raise NoTheory(f"no training by {learner.algorithm!r} on {type(task).__name__}; 'lbfgs' and 'amp' train it.")
     runs = []
@@ -108,7 +109,7 @@ def _run(
 
 @threadpool_limits.wrap(limits=1, user_api="blas")  # threads wait for each other longer than these products last
 def train(task: SingleLocation, model: KeyValueAttention, learner: Ridge, d: int, seed: int, repeat: int) -> Trained:
-    """One repeat: fresh teachers and data, and the minima that the learner's starts lead to."""
+    """Return one repeat: fresh teachers and data, and the minima that the learner's starts lead to."""
     if model.unit_norm:
         raise NoTheory(f"no simulation of Ridge with {model!r}: penalties set the norms; unit_norm=False has one.")
     n = round(learner.alpha * d)
@@ -125,13 +126,16 @@ def train(task: SingleLocation, model: KeyValueAttention, learner: Ridge, d: int
 
 
 def lbfgs(problem: Problem, weights: np.ndarray) -> Minimum:
-    """The minimum of eq:ridge that L-BFGS reaches from these weights."""
+    """Return the minimum of eq:ridge that L-BFGS reaches from these weights."""
     return problem.minimum(*descend(problem.value_and_gradient, weights, problem.units, problem.tolerance))
 
 
 def fix_sign(activation: Activation, overlaps: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Overlaps of the repeats, where a sign changes nothing with the one that agrees best with the teachers: of
-    (k, v) for odd weights, of k for even ones."""
+    """Return the overlaps of the repeats, (repeats,) each, with the gauge sign of larger overlap with the teachers.
+
+    A sign that does not change the predictions is a gauge: a common sign of k and v if the activation is odd, the sign
+    of k if it is even. With any other activation the overlaps are returned as they are.
+    """
     scores = np.random.default_rng(0).standard_normal((8, 3))
     weights, mirrored = np.asarray(activation(scores)), np.asarray(activation(-scores))
     if np.allclose(mirrored, -weights, rtol=0.0, atol=1e-12):
@@ -157,8 +161,8 @@ def _risk(
     options: SimulationOptions,
     repeat: int,
 ) -> float:
-    """Mean squared error on fresh sequences, drawn in the span of the four vectors: the tokens are Gaussian, so
-    their other coordinates are independent of the error."""
+    """Return the mean squared error on fresh sequences, which are drawn in the span of the four vectors: the tokens are
+    Gaussian, so that their other coordinates do not enter the error."""
     spanned = np.linalg.qr(np.concatenate([teachers, weights]).T)[1].T
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(options.seed), repeat), 1 << 20)
     return attention_errors(task, type(model.activation), model.constants(), key, options.samples, *spanned)

@@ -1,4 +1,4 @@
-"""Message passing for ridge training: every sequence answers the fields that the other sequences make."""
+"""Message passing for ridge training: every sequence responds to the fields that the other sequences make."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from needlepoint.models.activations import Activation
 from needlepoint.simulation.location.ridge_problem import Minimum, Problem, backward, forward, local_loss
 
 _STEPS = 500
-_DAMPING = 0.5  # undamped, modes off the invariant manifold grow, and single sequences go back and forth
+_DAMPING = 0.5  # share of the old state; undamped, modes off the invariant manifold grow and single sequences oscillate
 
 
 def amp(problem: Problem, weights: np.ndarray) -> Minimum:
-    r"""eq:ridge-amp. $w = Xk - Vg^{old}$, $\Lambda = -\frac1d\sum\mathrm{div}\,g$ with $g$ of eq:proximal at $w$, $k
-    \leftarrow(X^\top g/d + \Lambda k)/(r + \Lambda)$ and $V\leftarrow1/(r + \Lambda)$, for key and value, damped.
+    r"""eq:ridge-amp. Return the stationary point of eq:ridge that message passing reaches from these weights.
+
+    $w = Xk - Vg^{old}$, $\Lambda = -\frac1d\sum\mathrm{div}\,g$ with $g$ of eq:proximal at $w$, $k \leftarrow(X^\top
+    g/d + \Lambda k)/(r + \Lambda)$ and $V\leftarrow1/(r + \Lambda)$, for key and value, damped.
 
     Its fixed points are stationary points of eq:ridge whatever V is. It stops where V would be negative.
     """
@@ -54,8 +56,10 @@ def amp(problem: Problem, weights: np.ndarray) -> Minimum:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _answer(activation: type[Activation], constants: Any, fields: Any, y: Any, V: Any) -> Any:
-    r"""g (n, 2, length) of eq:proximal, and its divergences (n, 2) in the two fields. With $A = \sqrt V\,\nabla^2\ell
-    \sqrt V$ at the proximal point, $\partial g/\partial w = -V^{-1/2}(1 - (1 + A)^{-1})V^{-1/2}$.
+    r"""Return g of eq:proximal, (n, 2, length), and its divergences in the two fields, (n, 2).
+
+    With $A = \sqrt V\,\nabla^2\ell\sqrt V$ at the proximal point, $\partial g/\partial w = -V^{-1/2}(1 - (1 +
+    A)^{-1})V^{-1/2}$.
     """
     length = fields.shape[2]
     channel, sample = Channel(constants, *V), Sample(y, fields[:, 0].T, fields[:, 1].T)

@@ -18,11 +18,11 @@ from needlepoint.simulation.location.bayes_amp import Data
 from needlepoint.tasks.single_location import SingleLocation
 
 LARGEST = 4e8  # numbers in a data set (3.2 GB)
-_DRAWN = 256  # sequences drawn at once: one compilation for every n, and small copies
-_DRAWN_NUMBERS = 4_000_000  # of these at most so many (32 MB) where a sequence has fewer
-_CACHED = 2**18  # numbers of a block that is multiplied by k and by v while it is in the cache
+_DRAWN = 256  # sequences drawn at once, so that one compilation serves every n and copies are small
+_DRAWN_NUMBERS = 4_000_000  # fewer sequences are drawn at once if they have more numbers than this (32 MB)
+_CACHED = 2**18  # numbers in a block that is multiplied by k and by v while it is in the cache (2 MB)
 _PADDED = 8192  # sequences whose small derivatives are taken at once; fewer are padded to a power of two
-_TOLERANCE = 1e-6
+_TOLERANCE = 1e-6  # see `Problem.tolerance`
 
 
 class Minimum(NamedTuple):
@@ -54,22 +54,22 @@ class Problem:
 
     @property
     def energy_at_zero(self) -> float:
-        """The objective of predicting 0, which energies are compared with."""
+        """The objective at the prediction 0, the scale of energies."""
         return sum(float(part.y @ part.y) for part in self.data) / (2 * self.d)
 
     @property
     def units(self) -> np.ndarray:
-        """(2, 1): what k and v are measured in, the inverse roots of their curvatures, about penalty + n/d."""
+        """The units (2, 1) of k and v: one over the square root of their curvatures, which are about penalty + n/d."""
         return 1 / np.sqrt(self.penalties + self.n / self.d)[:, None]
 
     @property
     def tolerance(self) -> float:
-        """A gradient, in `units`, below which the weights are a minimum. Half its square is about the energy that is
-        left, 1e-12 of that of predicting 0."""
+        """The norm of the gradient, in `units`, below which the weights are a minimum. Half its square is about the
+        energy above the minimum: 1e-12 of the energy of predicting 0."""
         return _TOLERANCE * float(np.sqrt(2 * self.energy_at_zero))
 
     def minimum(self, weights: np.ndarray, steps: int) -> Minimum:
-        """These weights with their energy, and whether the gradient vanishes there."""
+        """Return these weights with their energy, and whether the gradient vanishes there."""
         value, gradient = self.value_and_gradient(weights)
         return Minimum(weights, value, bool(np.linalg.norm(self.units * gradient) <= self.tolerance), steps)
 
@@ -77,8 +77,8 @@ class Problem:
         return 0.5 * float(self.penalties @ np.sum(weights**2, axis=1))
 
     def value_and_gradient(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
-        r"""eq:ridge. $\frac1d\sum_i\frac12(y_i-f_i)^2+\frac{r_k}2|k|^2+\frac{r_v}2|v|^2$, and its gradient
-        $-\frac1d\sum_iX_i^\top g_i+(r_kk,r_vv)$ with $g_k=(y-f)\,J^\top z$, $g_v=(y-f)\,\sigma$.
+        r"""eq:ridge. Return the objective $\frac1d\sum_i\frac12(y_i-f_i)^2+\frac{r_k}2|k|^2+\frac{r_v}2|v|^2$ and its
+        gradient (2, d), $-\frac1d\sum_iX_i^\top g_i+(r_kk,r_vv)$ with $g_k=(y-f)\,J^\top z$, $g_v=(y-f)\,\sigma$.
         """
         value, gradient = self.penalty(weights), self.penalties[:, None] * weights
         for part in self.data:
@@ -88,18 +88,19 @@ class Problem:
         return value, gradient
 
     def train_loss(self, weights: np.ndarray) -> float:
-        """Mean of (y - f(X))^2 over the training sequences."""
+        """Return the mean of (y - f(X))^2 over the training sequences."""
         losses = (self.local(_loss_and_slopes, part, forward(part.x, weights))[0] for part in self.data)
         return 2 * sum(float(found.sum()) for found in losses) / self.n
 
     def local(self, function: Any, part: Data, fields: np.ndarray, *more: Any) -> list[np.ndarray]:
-        """function(activation, constants, fields, y, *more), arrays over the sequences of one length."""
+        """Return function(activation, constants, fields, y, *more), a list of arrays over the sequences of one length.
+        """
         n = len(part.y)
         block = min(_PADDED, 1 << max(6, (n - 1).bit_length()))
         found = []
         for start in range(0, n, block):
             y, inside = part.y[start : start + block], fields[start : start + block]
-            missing = block - len(y)  # padded, so that it compiles once a length and power of two
+            missing = block - len(y)  # padded, so that it compiles once per length and power of two
             padded = np.pad(inside, ((0, missing), (0, 0), (0, 0))), np.pad(y, (0, missing))
             out = function(self.activation, self.constants, *padded, *more)
             found.append([np.asarray(array)[: len(y)] for array in out])
@@ -115,7 +116,7 @@ def draw_problem(
     k_star: np.ndarray,
     v_star: np.ndarray,
 ) -> Problem:
-    """n sequences of the task, as many of each length as expected, rounded."""
+    """Return a problem with n sequences of the task; the number of each length is the expected one, rounded."""
     shares = np.array([p for _, p in task.length_law])
     ends = np.round(np.cumsum(shares) * n).astype(int)
     counts = np.diff(np.concatenate([[0], ends]))
@@ -135,7 +136,7 @@ def draw_problem(
 
 
 def check_size(task: SingleLocation, n: int, d: int) -> None:
-    """Refuse a data set that has no sequence or does not fit."""
+    """Raise an error if the data set has no sequence or does not fit in memory."""
     mean_length = sum(length * p for length, p in task.length_law)
     if n < 1 or n * mean_length * d > LARGEST:
         raise InvalidParameter(
@@ -145,7 +146,7 @@ def check_size(task: SingleLocation, n: int, d: int) -> None:
 
 
 def forward(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Fields (n, 2, length): X k and X v. Two products with a vector are faster than one with two columns."""
+    """Return the fields X k and X v, (n, 2, length). Two products with a vector are faster than one with two columns."""
     n, length, d = x.shape
     fields = np.empty((n, 2, length))
     for rows in _rows(x):
@@ -156,7 +157,7 @@ def forward(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def backward(x: np.ndarray, slopes: np.ndarray) -> np.ndarray:
-    """(2, d): the sums over sequences of X^T slopes, for slopes (n, 2, length)."""
+    """Return the sums over sequences of X^T slopes, (2, d), for slopes (n, 2, length)."""
     pulled = np.zeros((2, x.shape[2]))
     for rows in _rows(x):
         flat = x[rows].reshape(-1, x.shape[2])
@@ -171,7 +172,7 @@ def _rows(x: np.ndarray) -> Iterator[slice]:
 
 
 def local_loss(activation: type[Activation], constants: Any, fields: Any, y: Any) -> Any:
-    """Half the squared error of one sequence, from its fields (2, length)."""
+    """Return half the squared error of one sequence, from its fields (2, length)."""
     return 0.5 * (y - jnp.sum(activation.weights(fields[0], constants) * fields[1])) ** 2
 
 

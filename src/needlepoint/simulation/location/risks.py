@@ -24,8 +24,9 @@ from needlepoint.simulation.location.vectors import frames, with_overlaps
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 
 _LARGEST_SEQUENCE = 100_000_000
+"""Most token coordinates of one sequence (800 MB)."""
 _CHUNK = 4_000_000
-"""Token coordinates held at once (32 MB)."""
+"""Token coordinates of a chunk of sequences, which is in memory at once (32 MB)."""
 
 
 @rule("simulate", SpikedSLR, KeyValueAttention, Population)
@@ -33,7 +34,7 @@ _CHUNK = 4_000_000
 def simulate_attention(
     task: SingleLocation, model: KeyValueAttention, learner: Population, options: SimulationOptions
 ) -> Measurement:
-    """The risk of attention at given overlaps, each repeat with fresh vectors of those overlaps."""
+    """Return the risk of attention at given overlaps, with fresh vectors of these overlaps in every repeat."""
     if options.overlaps is None:
         raise InvalidParameter(
             "simulate(..., Population()): overlaps= is needed, the weights to measure at "
@@ -57,7 +58,7 @@ def simulate_attention(
 def simulate_known_teachers(
     task: SingleLocation, model: None, learner: BayesOptimal, options: SimulationOptions
 ) -> Measurement:
-    """The risk of the posterior mean with known teachers, from the vectors themselves."""
+    """Return the risk of the posterior mean of the label if the teachers are known, with vectors in R^d."""
     teachers = frames(np.random.default_rng([options.seed, 5]), options.repeats, options.d, 2)
 
     def errors(key: Any, repeat: int, n: int, length: int) -> Any:
@@ -71,10 +72,10 @@ def simulate_known_teachers(
 def simulate_linear(
     task: SingleLocation, model: LinearRegression, learner: Population, options: SimulationOptions
 ) -> Measurement:
-    """Least squares on all coordinates and an intercept, by as many sequences as it takes.
+    """Return the risk of least squares on all coordinates and an intercept, with enough sequences.
 
-    With n sequences and p weights the training error is low by p/n and the test error high by p/n; their
-    mean is the risk of the best linear predictor up to (p/n)^2, below 1e-5 for n = 400 p.
+    With n sequences and p weights the training error is too low by p/n and the test error too high by p/n, relatively;
+    their mean is the risk of the best linear predictor up to (p/n)^2, below 1e-5 for n = 400 p.
     """
     length = task.fixed_length
     if length is None:
@@ -115,7 +116,8 @@ def sum_chunks(
     width: int,
     reduce: Callable[[np.ndarray], np.ndarray],
 ) -> np.ndarray:
-    """Sum of reduce(draw(key, size)) over chunks of n sequences that fit the memory budget."""
+    """Return the sum of reduce(draw(key, size)) over n sequences, in chunks of at most _CHUNK numbers; a sequence has
+    `width` numbers."""
     key = jax.random.fold_in(jax.random.fold_in(key, tag[0]), tag[1])
     chunk = max(1, min(n, _CHUNK // width))
     total: Any = 0.0
@@ -128,7 +130,7 @@ def sum_chunks(
 def _repeat(
     task: SingleLocation, options: SimulationOptions, errors: Callable[[Any, int, int, int], Any]
 ) -> np.ndarray:
-    """Mean squared error of each repeat over `samples` sequences, grouped by length, in chunks."""
+    """Return the mean squared error of each repeat, (repeats,), over `samples` sequences of every length, in chunks."""
     longest = task.longest
     if longest * options.d > _LARGEST_SEQUENCE:
         raise InvalidParameter(
@@ -164,7 +166,7 @@ def attention_errors(
     k: np.ndarray,
     v: np.ndarray,
 ) -> float:
-    """Mean squared error over fresh sequences of attention with these weights, averaged over the lengths."""
+    """Return the mean squared error of attention with these weights over fresh sequences, averaged over the lengths."""
     mean = 0.0
     for length, probability in task.length_law:
 
@@ -219,7 +221,7 @@ def _attention_error(
     k: Any,
     v: Any,
 ) -> Any:
-    """(y - f(X))^2 of n fresh sequences, eq:attention."""
+    """eq:attention. Return (y - f(X))^2 of n fresh sequences, (n,)."""
     x, y, _ = task.draw(key, k_star, v_star, n, length, law)
     weights = jax.vmap(lambda scores: activation.weights(scores, constants))(x @ k)
     return (y - jnp.sum(weights * (x @ v), axis=-1)) ** 2
@@ -229,7 +231,7 @@ def _attention_error(
 def _bayes_error(
     task: type[SingleLocation], n: int, length: int, law: dict[str, Any], key: Any, k_star: Any, v_star: Any
 ) -> Any:
-    """(y - E[y | X])^2 with the posterior of the place."""
+    """Return (y - E[y | X])^2 of n fresh sequences, (n,), by the posterior of the relevant place."""
     x, y, _ = task.draw(key, k_star, v_star, n, length, law)
     posterior = jax.nn.softmax(task.place_scores(x, k_star, law), axis=-1)
     return (y - jnp.sum(posterior * (x @ v_star), axis=-1)) ** 2

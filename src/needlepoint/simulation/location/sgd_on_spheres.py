@@ -29,8 +29,8 @@ from needlepoint.tasks.single_location import SpikedSLR
 def simulate_sgd(
     task: SpikedSLR, model: KeyValueAttention, learner: OnlineSGD, options: SimulationOptions
 ) -> Measurement:
-    """eq:sgd. The gradient of the mean squared error of a batch of sequences, by automatic differentiation. With free
-    norms eq:free-sgd."""
+    """eq:sgd. Return the measured trajectories of SGD, with the gradient of the mean squared error of a fresh batch by
+    automatic differentiation; with free norms those of eq:free-sgd."""
     if not model.unit_norm:
         return simulate_free_sgd(task, model, learner, options)
     learner.require_unit_starts()
@@ -68,7 +68,7 @@ def _population_risks(
     marks: list[int],
     history: list[np.ndarray],
 ) -> np.ndarray:
-    """eq:elementwise-risk of the recorded overlaps, (runs, records)."""
+    """Return eq:elementwise-risk at the recorded overlaps, (runs, records)."""
     law = elementwise.constants(task, model)
     at = {**law, "scale": scale_at(law["scale"], learner.schedule, marks)}
     return np.asarray(_risks(type(model.activation), nodes, at, np.stack(history, axis=-1)))
@@ -95,7 +95,8 @@ def _advance(
     lr: Any,
     schedule: Any,
 ) -> Any:
-    r"""eq:sgd. One step: $\ell$ times the gradient of $\frac1B\sum_b(y_b - f(X_b))^2$, projected, then normalised."""
+    r"""eq:sgd. Return k and v after `count` steps, (runs, d) each: a step is $\ell$ times the gradient of
+    $\frac1B\sum_b(y_b - f(X_b))^2$, projected, and then the weights are normalised."""
     k_star, v_star, k, v = vectors
 
     def loss(k: Any, v: Any, x: Any, y: Any, scale: Any) -> Any:

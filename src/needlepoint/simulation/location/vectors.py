@@ -1,4 +1,4 @@
-"""Honest d-dimensional teachers and weights."""
+"""Teachers and weights as vectors in d dimensions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Vectors(NamedTuple):
     v: np.ndarray
 
     def five(self) -> np.ndarray:
-        """(5, runs) overlaps (kappa, nu, theta, eta, rho)."""
+        """Return the overlaps (kappa, nu, theta, eta, rho), (5, runs)."""
         pairs = (
             (self.k, self.k_star),
             (self.v, self.v_star),
@@ -31,13 +31,13 @@ class Vectors(NamedTuple):
 
 
 def frames(rng: np.random.Generator, runs: int, d: int, size: int) -> np.ndarray:
-    """(runs, size, d): `size` orthonormal vectors in uniformly random position."""
+    """Return `size` orthonormal vectors in uniformly random directions for every run, (runs, size, d)."""
     q, r = np.linalg.qr(rng.standard_normal((runs, d, size)))
     return np.swapaxes(q * np.sign(np.einsum("rii->ri", r))[:, None, :], 1, 2)
 
 
 def with_overlaps(rng: np.random.Generator, overlaps: Overlaps, runs: int, d: int) -> Vectors:
-    """Vectors in R^d with exactly these overlaps, in uniformly random position."""
+    """Return vectors in R^d with exactly these overlaps, in uniformly random directions."""
     coordinates = vectors_with_gram(overlaps)
     used = [i for i in range(4) if np.any(coordinates[:, i] != 0.0)]
     if d < len(used):
@@ -47,7 +47,8 @@ def with_overlaps(rng: np.random.Generator, overlaps: Overlaps, runs: int, d: in
 
 
 def starting_vectors(learner: Any, d: int, repeats: int, seed: int) -> Vectors:
-    """Where descent and SGD start: "sphere", "manifold" or given overlaps, with fresh teachers a run."""
+    """Return where descent and SGD start: on the sphere, on the manifold or at given overlaps, with fresh teachers in
+    every run."""
     rng = np.random.default_rng([seed, 4])
     if learner.given:
         parts = [with_overlaps(rng, o, repeats, d) for o in learner.given]
@@ -60,7 +61,7 @@ def starting_vectors(learner: Any, d: int, repeats: int, seed: int) -> Vectors:
     k, v = rng.standard_normal((repeats, d)), rng.standard_normal((repeats, d))
     if learner.start == "manifold":
         k = _unit(_without(k, v_star))
-        # k has a component along k*, so v is freed of the plane of both
+        # v is made orthogonal to the plane of k and k*: k has a component along k*, so that both must be removed
         v = _without(_without(v, k_star), _unit(_without(k, k_star)))
     return Vectors(k_star, v_star, _unit(k), _unit(v))
 
