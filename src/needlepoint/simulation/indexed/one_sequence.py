@@ -44,7 +44,8 @@ class Errors:
     def curvatures(self, z: np.ndarray) -> np.ndarray:
         r"""Return the second derivatives by each row of z, (n, T, T, T).
 
-        With $J = \beta(\mathrm{diag}f - ff^\top)$, $G = 2K(f - y)$ and $t = f(G - f\cdot G)$ a row has $2JKJ + \beta^2[\mathrm{diag}\,t - tf^\top - ft^\top]$.
+        With $J = \beta(\mathrm{diag}f - ff^\top)$, $G = 2K(f - y)$ and $t = f(G - f\cdot G)$ a row has $2JKJ +
+        \beta^2[\mathrm{diag}\,t - tf^\top - ft^\top]$.
         """
         n, T = z.shape[:2]
         eye = np.eye(T)

@@ -29,7 +29,7 @@ class Sequences(NamedTuple):
 
 
 class Minimum(NamedTuple):
-    """Where training ended: the matrix S, its energy, whether it is stationary, and the number of steps or gradients."""
+    """Where training ended: the matrix S, its energy, whether it is stationary, and after how many steps."""
 
     S: np.ndarray
     energy: float

@@ -148,8 +148,8 @@ def _advance(
     count: Any,
     lr: Any,
 ) -> Any:
-    r"""eq:free-sgd. Return k and v after `count` steps, (runs, d) each: $(k, v)\leftarrow(k, v) - \ell\nabla\frac1B\sum_b(y_b
-    - f(X_b))^2$."""
+    r"""eq:free-sgd. Return k and v after `count` steps, (runs, d) each: $(k, v)\leftarrow(k, v) -
+    \ell\nabla\frac1B\sum_b(y_b - f(X_b))^2$."""
     k_star, v_star, k, v = vectors
 
     def loss(weights: Any, batches: Any) -> Any:

@@ -58,8 +58,8 @@ def inverse_hessian_traces(
 
 
 def hessian(problem: Problem, weights: np.ndarray) -> np.ndarray:
-    r"""eq:ridge-hessian. Return $H_{ab}=\frac1d\sum_iX_i^\top\partial_a\partial_b\ell_iX_i+r_a\delta_{ab}I$, (2 d, 2 d),
-    k before v."""
+    r"""eq:ridge-hessian. Return $H_{ab}=\frac1d\sum_iX_i^\top\partial_a\partial_b\ell_iX_i+r_a\delta_{ab}I$, (2 d, 2
+    d), k before v."""
     d = problem.d
     blocks = np.zeros((2, d, 2, d))
     for part in problem.data:

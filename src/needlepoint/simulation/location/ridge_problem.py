@@ -93,8 +93,7 @@ class Problem:
         return 2 * sum(float(found.sum()) for found in losses) / self.n
 
     def local(self, function: Any, part: Data, fields: np.ndarray, *more: Any) -> list[np.ndarray]:
-        """Return function(activation, constants, fields, y, *more), a list of arrays over the sequences of one length.
-        """
+        """Return function(activation, constants, fields, y, *more): arrays over the sequences of one length."""
         n = len(part.y)
         block = min(_PADDED, 1 << max(6, (n - 1).bit_length()))
         found = []
@@ -146,7 +145,7 @@ def check_size(task: SingleLocation, n: int, d: int) -> None:
 
 
 def forward(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the fields X k and X v, (n, 2, length). Two products with a vector are faster than one with two columns."""
+    """Return the fields X k and X v, (n, 2, length). Two products with vectors are faster than one with two columns."""
     n, length, d = x.shape
     fields = np.empty((n, 2, length))
     for rows in _rows(x):
