@@ -282,8 +282,8 @@ def test_every_point_converges_across_interpolation(tokens, lam, points):
 @pytest.mark.slow
 def test_where_minima_jump_the_search_ends_and_says_how_many_there_are():
     """At a weaker penalty some sequences have two minima past interpolation: solved and flagged. There, and just
-    beyond, a rule of integration does not see where its sequences jump, and the error says so: up to 3e-3 where 1.5e-4 was
-    asked for."""
+    beyond, a rule of integration does not see where its sequences jump, and the error says so: up to 3e-3 where
+    1.5e-4 was asked for."""
     task = ndl.AttentionIndexed(2, ndl.Wishart(0.5), 0.5)
     for alpha in np.geomspace(0.03, 3, 25):
         found = ndl.predict(task, ndl.TiedAttention(), ndl.Ridge(float(alpha), 1e-3), throw=False)
