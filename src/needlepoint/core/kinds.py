@@ -201,7 +201,6 @@ class Numbers(Kind):
         if value is None:
             if self.free:
                 return None
-            value = ()
         admissible = "a list of finite numbers" + (f" >= {self.lo:g}" if self.lo > -math.inf else "")
         try:
             if isinstance(value, (str, bytes, Mapping)):

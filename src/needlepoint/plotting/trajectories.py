@@ -157,7 +157,7 @@ def run_table(theory: Trajectory) -> tuple[list[str], list[list[Any]]]:
     """Return columns and rows of the path panel: the overlaps of every run at every record."""
     names = list(theory.overlaps)
     rows = [
-        [run, theory.branches[run], int(step), *(float(theory.overlaps[n][run, i]) for n in names)]
+        [run, theory.branches[run], step.item(), *(float(theory.overlaps[n][run, i]) for n in names)]
         for run in range(theory.runs)
         for i, step in enumerate(theory.steps)
     ]

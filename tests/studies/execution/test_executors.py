@@ -382,3 +382,12 @@ def test_a_script_without_a_guard_is_one_sentence(tmp_path):
     assert done.returncode == 1
     assert "InvalidParameter: workers die before they begin" in done.stderr
     assert "if __name__ == '__main__'" in done.stderr.splitlines()[-1]
+
+
+def test_a_pool_that_was_stopped_knows_nothing_of_its_last_run():
+    """Units are numbered from 1 in every run: what a number did before must not be held against it."""
+    pool = ndl.Processes(workers=1)
+    pool._deaths[1], pool._stillborn = 2, 3
+    pool._too_large.add(1)
+    pool.stop()
+    assert (pool._deaths, pool._too_large, pool._stillborn) == ({}, set(), 0)

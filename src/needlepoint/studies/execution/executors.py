@@ -252,9 +252,9 @@ class Processes:
             worker.process.join()
             worker.pipe.close()
         self._pool.clear()
-        self._units.clear()
-        self._waiting.clear()
-        self._alone.clear()
+        for kept in (self._units, self._waiting, self._alone, self._deaths, self._too_large):
+            kept.clear()  # the next run numbers its units from 1 again
+        self._stillborn = 0
 
 
 @contextlib.contextmanager
