@@ -1,6 +1,8 @@
 r"""What one sequence does in the fields of all others: the types that all proximal maps through attention share.
 
-Arrays have the samples last: scores and values (tokens, n), labels (n,).
+The loss is the squared error everywhere in these maps: because of it the values are eliminated in closed form, and
+the force on them is the residual times the weights. Arrays have the samples last: scores and values (tokens, n), labels
+(n,).
 """
 
 from __future__ import annotations

@@ -198,12 +198,11 @@ class Numbers(Kind):
     why: str = ""
 
     def coerce(self, value: Any, where: str) -> tuple[float, ...] | None:
-        if value is None:
-            if self.free:
-                return None
+        if value is None and self.free:
+            return None
         admissible = "a list of finite numbers" + (f" >= {self.lo:g}" if self.lo > -math.inf else "")
         try:
-            if isinstance(value, (str, bytes, Mapping)):
+            if value is None or isinstance(value, (str, bytes, Mapping)):
                 raise TypeError
             found = tuple(float(x) + 0.0 for x in value)
         except (TypeError, ValueError, OverflowError):

@@ -1,5 +1,6 @@
 """Ridge predictions: reference values, what is said of them, the best penalties, curves."""
 
+import dataclasses
 import functools
 import math
 
@@ -10,6 +11,7 @@ import pytest
 import needlepoint as ndl
 from needlepoint.theory.curves import predict_curves
 from needlepoint.theory.location.ridge import equations as ridge_equations
+from needlepoint.theory.location.ridge.accuracy import ACCURACY
 from needlepoint.theory.location.ridge.equations import COARSE, Equations, pack, unpack
 from needlepoint.theory.location.ridge.solving import _continued, solve
 
@@ -185,7 +187,7 @@ def test_linear_attention_where_the_map_is_steep(case):
 def test_what_is_not_solved_has_no_error_and_no_stability(monkeypatch):
     """With one step the iteration does not end. Its rows have not left their common start and agree with each other,
     which is no accuracy."""
-    monkeypatch.setattr("needlepoint.theory.location.ridge.equations._MOST", 1)
+    monkeypatch.setattr(ridge_equations, "ACCURACY", dataclasses.replace(ACCURACY, solve_steps=1))
     for name in ("anderson", "settle"):
         whole = getattr(ridge_equations, name)
         monkeypatch.setattr(ridge_equations, name, lambda *a, _whole=whole, **k: _whole(*a, **{**k, "most": 1}))

@@ -2,5 +2,5 @@
 
 `prediction` and `curves` answer the user; `solving` finds `branches` of the `equations` and refines them (`refining`)
 into `solutions`; `fields` has the means over a sequence, `stability` the replicon, `doubt` how far off an unstable
-answer may be, and `penalty` the best penalties.
+answer may be, `penalty` the best penalties; the knobs of all are in `accuracy`.
 """

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from needlepoint.theory.location.ridge.accuracy import ACCURACY
 from needlepoint.theory.location.ridge.equations import INFORMED, UNINFORMED, Equations
 
 STARTS = {"uninformed": np.array(UNINFORMED), "informed": np.array(INFORMED)}
@@ -15,10 +16,6 @@ STARTS = {"uninformed": np.array(UNINFORMED), "informed": np.array(INFORMED)}
 
 APART = 0.05
 """Points are on different branches if one of their coordinates differs by more than this."""
-
-_FOUND = 1e-4  # a step of the coordinates below this has converged
-_SOLVED = 1e-3  # so has one below this, where samples whose minima appear or vanish make the map jump slightly
-_FINER = (0, 2, 4)  # doublings of the coarse points that are tried in turn until a branch is found
 
 
 @dataclass(frozen=True)
@@ -33,7 +30,7 @@ class Place:
 
     @property
     def is_solved(self) -> bool:
-        return self.residual <= _SOLVED
+        return self.residual <= ACCURACY.nearly_found
 
     @property
     def is_held(self) -> bool:
@@ -47,7 +44,7 @@ def sought(coarse: Equations, starts: Mapping[str, np.ndarray]) -> list[Place]:
     Where there are none: the distinct unstable ones, or the one place with the smallest residual.
     """
     places: list[Place] = []
-    for finer in _FINER:
+    for finer in ACCURACY.finer:
         equations = replace(coarse, log2_points=coarse.log2_points + finer)
         places = [_place(equations, name, x) for name, x in starts.items()]
         if any(p.is_solved and p.is_held for p in places):
@@ -58,6 +55,6 @@ def sought(coarse: Equations, starts: Mapping[str, np.ndarray]) -> list[Place]:
 
 
 def _place(equations: Equations, start: str, x: np.ndarray) -> Place:
-    found = equations.settle(x[None], _FOUND)
+    found = equations.settle(x[None], ACCURACY.found)
     end = found.x[0]
     return Place(start, equations, end, equations.slope(end), float(found.residual[0]))

@@ -15,12 +15,9 @@ from needlepoint.learners import Ridge
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.curves import Curves, Question, Solver
+from needlepoint.theory.location.ridge.accuracy import ACCURACY
 from needlepoint.theory.location.ridge.prediction import branches, prediction, require_ridge
 from needlepoint.theory.location.ridge.solutions import Solution
-
-_MEMORY = 4  # points that the next one is extrapolated from
-_SMALL = 1e-3  # added to parameters before the logarithm, and to distances, so that neither is zero
-_ALIKE = 0.1  # least distance between two known points, relative to the distance of the later one to the next point
 
 
 @rule("predict_curves", SpikedSLR, KeyValueAttention, Ridge)
@@ -42,7 +39,7 @@ def _solve(curves: Curves, options: PredictionOptions) -> list[list[Prediction]]
             assert isinstance(model, KeyValueAttention)
             assert isinstance(learner, Ridge)
             require_ridge(task, model)
-            near = {place - t: solution for t, solution in _spread(known[-_MEMORY:], place)}
+            near = {place - t: solution for t, solution in _spread(known[-ACCURACY.memory :], place)}
             found = branches(task, model, learner, quiet, near=near)
             row.append(prediction(task, model, learner, learner, options, found))
             # after two branches, or a failure, the next point is searched for from the starts, so that none is missed
@@ -58,7 +55,7 @@ def _spread(known: list[tuple[float, Solution]], place: float) -> list[tuple[flo
     would magnify their noise."""
     kept: list[tuple[float, Solution]] = []
     for t, solution in reversed(known):
-        if not kept or kept[0][0] - t > _ALIKE * (place - kept[0][0]):
+        if not kept or kept[0][0] - t > ACCURACY.alike * (place - kept[0][0]):
             kept.insert(0, (t, solution))
     return kept
 
@@ -68,5 +65,5 @@ def _places(curve: Sequence[Question]) -> list[float]:
     if not curve:
         return []
     numbers = np.array([[x for part in q if part is not None for x in lower(part)[1].values()] for q in curve])
-    logs = np.log(np.abs(numbers) + _SMALL)
-    return np.concatenate([[0.0], np.cumsum(np.abs(np.diff(logs, axis=0)).sum(axis=1) + _SMALL)]).tolist()
+    logs = np.log(np.abs(numbers) + ACCURACY.small)
+    return np.concatenate([[0.0], np.cumsum(np.abs(np.diff(logs, axis=0)).sum(axis=1) + ACCURACY.small)]).tolist()

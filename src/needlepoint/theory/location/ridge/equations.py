@@ -17,6 +17,7 @@ from needlepoint.models.activations import Activation, Linear, Softmax
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.fixed_points import FixedPoints, anderson, jacobian, linearised_alone, linearised_rows, settle
 from needlepoint.tasks.single_location import SingleLocation
+from needlepoint.theory.location.ridge.accuracy import ACCURACY
 from needlepoint.theory.location.ridge.fields import ROWS, Base, Conjugate, Means, Order, blocks, means, points, settled
 
 COARSE = 9
@@ -29,13 +30,7 @@ SCRAMBLES = ROWS
 UNINFORMED = (0.02, math.log(0.3), math.log(0.1), 0.02, math.log(0.3), math.log(0.1))
 INFORMED = (1.0, math.log(0.1), math.log(0.2), 1.0, math.log(0.1), math.log(0.2))
 
-_LEAST = math.log(1e-10)  # lower bound of log(q - m^2): where a weight vanishes, its logarithm would have no limit
-_STEEPEST = 25.0  # upper bound of log V; there neither the penalty nor the data hold the weight
-_LINEAR = 0.05  # distance in any coordinate from a fixed point within which first order is accurate enough
-_MOST, _FLOW, _POOLED = 150, 60, 40  # most steps of `solve`, `settle` and `settle_pooled`
 T = TypeVar("T", bound=tuple)
-
-_ENOUGH = 1e-3  # steps below this may stop shrinking: samples whose minima appear or vanish make the map jump slightly
 
 
 @dataclass(frozen=True)
@@ -139,8 +134,12 @@ class Equations:
             (hat.m_v, hat.q_v, hat.V_v, self.penalties[1]),
         ):
             # where the curvature lam + V is negative nothing holds the weight, and 1 / (lam + V) is set to its bound
-            log_V = -np.log(np.maximum(lam + V, math.exp(-_STEEPEST)))
-            columns += [m * np.exp(log_V), np.maximum(np.log(np.maximum(q, 1e-300)) + 2 * log_V, _LEAST), log_V]
+            log_V = -np.log(np.maximum(lam + V, math.exp(-ACCURACY.largest_log_susceptibility)))
+            columns += [
+                m * np.exp(log_V),
+                np.maximum(np.log(np.maximum(q, 1e-300)) + 2 * log_V, ACCURACY.least_log_spread),
+                log_V,
+            ]
         return np.stack(columns, axis=-1)
 
     def solve(
@@ -148,17 +147,17 @@ class Equations:
         x: np.ndarray,
         tol: float,
         slope: np.ndarray | None = None,
-        most: int = _MOST,
+        most: int = ACCURACY.solve_steps,
         close: np.ndarray | float = 0.0,
     ) -> FixedPoints:
-        return anderson(self.map, x, tol=tol, most=most, slope=slope, enough=_ENOUGH, close=close)
+        return anderson(self.map, x, tol=tol, most=most, slope=slope, enough=ACCURACY.jumping_step, close=close)
 
-    def settle(self, x: np.ndarray, tol: float, most: int = _FLOW) -> FixedPoints:
+    def settle(self, x: np.ndarray, tol: float, most: int = ACCURACY.settle_steps) -> FixedPoints:
         """Return where the flow of the map leads from `x`: (1, 6) if there is one scrambling, else a row for each."""
         linearised = linearised_alone if self.scrambles == 1 else linearised_rows
-        return settle(linearised(self.map), x, tol=tol, most=most, enough=_ENOUGH)
+        return settle(linearised(self.map), x, tol=tol, most=most, enough=ACCURACY.jumping_step)
 
-    def settle_pooled(self, x: np.ndarray, tol: float, most: int = _POOLED) -> tuple[FixedPoints, float]:
+    def settle_pooled(self, x: np.ndarray, tol: float, most: int = ACCURACY.pooled_steps) -> tuple[FixedPoints, float]:
         """Return fixed points (scrambles, 6) around that of the scramblings' mean map, which the flow reaches from `x`
         (6,), and a factor for the differences between the rows.
 
@@ -171,11 +170,11 @@ class Equations:
         def pooled(at: np.ndarray) -> np.ndarray:
             return self.map(np.repeat(at, self.scrambles, axis=0)).mean(axis=0, keepdims=True)
 
-        found = settle(linearised_rows(pooled), x[None], tol=tol, most=most, enough=_ENOUGH)
+        found = settle(linearised_rows(pooled), x[None], tol=tol, most=most, enough=ACCURACY.jumping_step)
         slope = linearised_rows(pooled)(found.x)[1][0]
         steps = self.map(np.repeat(found.x, self.scrambles, axis=0)) - found.x
         away = np.linalg.solve(np.eye(x.size) - slope, steps.T).T
-        widen = max(1.0, float(np.max(np.abs(away))) / _LINEAR)
+        widen = max(1.0, float(np.max(np.abs(away))) / ACCURACY.linear)
         rows = found.x + away / widen
         return FixedPoints(rows, np.repeat(found.residual, self.scrambles), found.steps, rows), widen
 

@@ -16,10 +16,7 @@ from needlepoint.channels.replies import Channel, Divergence, Minima, Reply, Sam
 from needlepoint.models.activations import Activation, Linear, Softmax
 from needlepoint.numerics.gaussian import sobol_normals
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
-
-_EVEN = 8.0  # snr at which the two estimators of the key's conjugate m_k on the max task get equal weights
-_LATE = 64  # samples that did not converge and are solved again in one batch
-_FAR = 1e-6  # slope left times V_k (about the distance of a score to its minimum) above which a sample is solved again
+from needlepoint.theory.location.ridge.accuracy import ACCURACY
 
 ROWS, BLOCK = 8, 512
 """Rows (scramblings) and points per row that one call of a kernel computes."""
@@ -199,15 +196,16 @@ def settled(
 ) -> Minima:
     """Return the proximal map of every sample; those that did not converge are solved again, with more steps."""
     found = _minima(task_type, activation, law, c, order, base)
-    late = np.nonzero(np.asarray(found.left) > _FAR)
+    late = np.nonzero(np.asarray(found.left) > ACCURACY.far)
     count = late[0].size
     if not count:
         return found
     sample = _fields_of_all(task_type, law, order, base)
     scores, rival, gap, left = (np.array(x) for x in found)
-    for start in range(0, count, _LATE):
-        mine = slice(start, min(start + _LATE, count))
-        rows, columns = (np.resize(index[mine], _LATE) for index in late)  # always _LATE, so that it compiles once
+    for start in range(0, count, ACCURACY.late):
+        mine = slice(start, min(start + ACCURACY.late, count))
+        # always as many, so that it compiles once
+        rows, columns = (np.resize(index[mine], ACCURACY.late) for index in late)
         picked = Sample(*(np.moveaxis(np.asarray(x)[rows, ..., columns], 0, -1) for x in sample))
         again = patient(activation, Channel(c, order.V_k[rows], order.V_v[rows]), picked)
         rows, columns, size = late[0][mine], late[1][mine], mine.stop - start
@@ -278,7 +276,7 @@ def means(
             )
             if p is not None:  # the second estimator of m_k scatters less at a small snr
                 here = law["snr"] * (at.g_k[0] - jnp.sum(p * at.g_k, axis=0))
-                m_k = (_EVEN * here + law["snr"] * m_k) / (_EVEN + law["snr"])
+                m_k = (ACCURACY.even_snr * here + law["snr"] * m_k) / (ACCURACY.even_snr + law["snr"])
             q_k, q_v = jnp.sum(at.g_k**2, axis=0), jnp.sum(at.g_v**2, axis=0)
             return Means(Conjugate(m_k, q_k, V_k, m_v, q_v, V_v), at.residual**2, at.envelope)
 

@@ -10,6 +10,7 @@ import numpy as np
 from needlepoint.core.results import Progress, silent
 from needlepoint.core.status import Status
 from needlepoint.numerics.fixed_points import FixedPoints
+from needlepoint.theory.location.ridge.accuracy import ACCURACY
 from needlepoint.theory.location.ridge.branches import STARTS
 from needlepoint.theory.location.ridge.equations import SCRAMBLES, Equations, pack
 from needlepoint.theory.location.ridge.solutions import (
@@ -29,11 +30,6 @@ DOUBTFUL = 12
 CLOSE = 0.15
 """How far a coordinate may be from its fixed point on a curve, relative to its scatter between scramblings."""
 
-_CHEAP, _DEAR = 16, 13  # log2 of the most points per scrambling, for one-dimensional proximal maps and for others
-_WORTH = 11  # log2 of the points per scrambling beyond which stability is computed first: they may not be worth it
-_GAP = 0.4  # scramblings that leave a wider gap in a coordinate are on different branches
-_RATE = 0.75  # the error falls as the inverse of the number of points to this power
-
 
 def refined(
     coarse: Equations,
@@ -49,7 +45,7 @@ def refined(
     Points are doubled from those of `first` on. Where scramblings end on different branches there are several
     solutions; each is that of the mean map of all scramblings (`pooled`).
     """
-    last = DOUBTFUL if pooled else _CHEAP if coarse.is_cheap else _DEAR
+    last = DOUBTFUL if pooled else ACCURACY.most_cheap if coarse.is_cheap else ACCURACY.most_dear
     solution = first or _at_level(replace(coarse, scrambles=SCRAMBLES), name, place, tol, pooled=pooled)
     while True:
         equations = solution.equations
@@ -65,7 +61,7 @@ def refined(
         # where the iteration did not converge more points may help, but many more are not worth it
         most = last if solution.solved else min(last, DOUBTFUL)
         level = min(most, equations.log2_points + max(1, _more(solution.excess_risk.error, tol)))
-        if level > _WORTH:
+        if level > ACCURACY.worth:
             solution = judged(solution)
         # nor are more points worth it where the solution would not be trusted anyway
         if level <= equations.log2_points or (solution.stability is not None and solution.stability.hopeless):
@@ -81,11 +77,11 @@ def refined(
 
 
 def _groups(x: np.ndarray) -> list[np.ndarray]:
-    """Return the centre (6,) of each group of rows (rows, 6); a gap above _GAP in a coordinate divides two groups."""
+    """Return the centre (6,) of each group of rows (rows, 6); a gap in a coordinate divides two groups."""
     for column in x.T:
         order = np.argsort(column)
         gaps = np.diff(column[order])
-        if np.max(gaps, initial=0.0) > _GAP:
+        if np.max(gaps, initial=0.0) > ACCURACY.gap:
             cut = int(np.argmax(gaps)) + 1
             return [*_groups(x[order[:cut]]), *_groups(x[order[cut:]])]
     return [x.mean(axis=0)]
@@ -93,12 +89,12 @@ def _groups(x: np.ndarray) -> list[np.ndarray]:
 
 def _more(error: float, tol: float) -> int:
     """Return the number of doublings of the points that bring the error to `tol`; negative if it is below already."""
-    return math.ceil(math.log2(error / tol) / _RATE) if 0 < error < math.inf else 1
+    return math.ceil(math.log2(error / tol) / ACCURACY.rate) if 0 < error < math.inf else 1
 
 
 def falls(doublings: int) -> float:
     """Return the ratio of the errors after and before so many doublings of the points."""
-    return 2.0 ** (-_RATE * doublings)
+    return 2.0 ** (-ACCURACY.rate * doublings)
 
 
 def _at_level(

@@ -20,16 +20,11 @@ from needlepoint.theory.location.moments import sampled as sampled_moments
 from needlepoint.theory.location.moments import weight_moments
 from needlepoint.theory.location.population.risk_at_a_key import Question as Risk
 from needlepoint.theory.location.population.risk_at_a_key import TooSteep
+from needlepoint.theory.location.ridge.accuracy import ACCURACY
 from needlepoint.theory.location.ridge.branches import APART
 from needlepoint.theory.location.ridge.equations import Equations, pack, unpack
 from needlepoint.theory.location.ridge.fields import Conjugate, Order
 from needlepoint.theory.location.ridge.stability import Stability, judge
-
-_SETTLED = 1e-5  # a step of the coordinates below this has converged
-_QUIET = 0.1  # so has one below this share of the largest standard deviation between scramblings
-_HELD = 20.0  # log V beyond which neither the penalty nor the data hold the weight
-_LOOSE = 1e3  # the same for V, where a penalty is zero and the iteration did not converge
-_SAMPLED = 16  # scramblings for the population risk of an activation that has no tables
 
 
 class Seed(NamedTuple):
@@ -101,7 +96,7 @@ def unlike(solutions: list[Solution]) -> list[Solution]:
 
 def no_step(tol: float) -> float:
     """Return the step below which the iteration has converged: far below one that moves the risk by `tol`."""
-    return min(_SETTLED, tol / 300)
+    return min(ACCURACY.settled, tol / 300)
 
 
 def solution_of(
@@ -117,9 +112,9 @@ def solution_of(
     status = Status.CONVERGED if is_quiet(found, no_step(tol)) else Status.MAX_STEPS
     if not finite:
         status = Status.DIVERGED
-    elif max(math.log(centre.V_k), math.log(centre.V_v)) > _HELD:
+    elif max(math.log(centre.V_k), math.log(centre.V_v)) > ACCURACY.held:
         status = Status.UNBOUNDED
-    elif status is Status.MAX_STEPS and 0.0 in equations.penalties and max(centre.V_k, centre.V_v) > _LOOSE:
+    elif status is Status.MAX_STEPS and 0.0 in equations.penalties and max(centre.V_k, centre.V_v) > ACCURACY.loose:
         status = Status.UNBOUNDED  # still growing when the steps ran out
     solution = Solution(
         name,
@@ -143,7 +138,7 @@ def solution_of(
 
 def is_quiet(found: FixedPoints, settled: float) -> bool:
     """Whether every row's last step is below `settled`, or far below the differences between scramblings."""
-    return bool(np.all(found.residual <= max(settled, _QUIET * np.max(scatter(found.x)))))
+    return bool(np.all(found.residual <= max(settled, ACCURACY.quiet * np.max(scatter(found.x)))))
 
 
 def scatter(x: np.ndarray) -> np.ndarray:
@@ -188,6 +183,6 @@ def _value_form(
         with contextlib.suppress(TooSteep):
             return np.array(Risk(task, model).value_form({}, key, key_sq, 1.0)), np.zeros(2)
     c = elementwise.constants(task, model)
-    found = sampled_moments.scrambles(task, type(model.activation), c, key, key_sq, 11, _SAMPLED)
+    found = sampled_moments.scrambles(task, type(model.activation), c, key, key_sq, 11, ACCURACY.sampled)
     forms = np.array([weight_moments.on_manifold(task.label_var, moments) for moments in found])
-    return forms.mean(axis=0), 3 * forms.std(axis=0, ddof=1) / math.sqrt(_SAMPLED)
+    return forms.mean(axis=0), 3 * forms.std(axis=0, ddof=1) / math.sqrt(ACCURACY.sampled)

@@ -14,6 +14,7 @@ from needlepoint.core.status import Status
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.fixed_points import FixedPoints
 from needlepoint.tasks.single_location import SingleLocation
+from needlepoint.theory.location.ridge.accuracy import ACCURACY
 from needlepoint.theory.location.ridge.branches import APART, STARTS, sought
 from needlepoint.theory.location.ridge.equations import COARSE, SCRAMBLES, Equations, pack
 from needlepoint.theory.location.ridge.refining import CLOSE, DOUBTFUL, falls, for_all, refined
@@ -30,11 +31,6 @@ from needlepoint.theory.location.ridge.solutions import (
 
 TOLERANCE = 3e-3
 """Default tolerance of the excess risk, which its error (three standard errors over the scramblings) has to meet."""
-
-_NEARLY = 3e-3  # step below which starts are no longer followed; enough to see whether they end farther than APART
-_TREND = 0.3  # largest move of a coordinate by extrapolation from the neighbours
-_MIXED = 3  # neighbours that are extrapolated from where they were solved with different numbers of points
-_AMPLE = 0.5  # share of the tolerance: if the neighbour's error is below it, half as many points are tried
 
 
 def solve(
@@ -65,7 +61,7 @@ def solve(
     starts = {name: STARTS[name] for name in wanted}
     if led is not None:
         # the continued solution is enough if the flow stays there and the cold starts lead to it too
-        ends = [coarse.settle(x[None], _NEARLY).x[0] for x in (*starts.values(), led.seed.x)]
+        ends = [coarse.settle(x[None], ACCURACY.nearly).x[0] for x in (*starts.values(), led.seed.x)]
         noise = 3 * scatter(pack(led.rows)) * falls(COARSE - led.equations.log2_points)
         stays = np.all(np.abs(ends[-1] - led.seed.x) < APART + noise)
         if stays and np.max(np.ptp(ends, axis=0)) < APART:
@@ -100,7 +96,7 @@ def _continued(coarse: Equations, near: Mapping[float, Solution], tol: float, ca
     """
     last = list(near.values())[-1]
     # half as many points only where they surely suffice: a second attempt costs more than they save
-    level = max(COARSE, last.equations.log2_points - int(last.excess_risk.error < _AMPLE * tol))
+    level = max(COARSE, last.equations.log2_points - int(last.excess_risk.error < ACCURACY.ample * tol))
     if not last.trusted:
         level = min(level, DOUBTFUL)
     equations = replace(coarse, log2_points=level, scrambles=SCRAMBLES)
@@ -152,7 +148,7 @@ def _foretold(near: Mapping[float, Solution]) -> np.ndarray:
     last = list(near.values())[-1]
     x = last.ahead
     alike = {t: s.ahead for t, s in near.items() if s.equations.log2_points == last.equations.log2_points}
-    if len(alike) < min(_MIXED, len(near)):
-        alike = {t: x + (s.ahead - x).mean(axis=0) for t, s in list(near.items())[-_MIXED:]}
+    if len(alike) < min(ACCURACY.mixed, len(near)):
+        alike = {t: x + (s.ahead - x).mean(axis=0) for t, s in list(near.items())[-ACCURACY.mixed :]}
     trend = sum(rows * math.prod(other / (other - t) for other in alike if other != t) for t, rows in alike.items())
-    return x + np.clip(trend - x, -_TREND, _TREND)
+    return x + np.clip(trend - x, -ACCURACY.trend, ACCURACY.trend)

@@ -15,18 +15,13 @@ from needlepoint.channels.proximal import response
 from needlepoint.channels.replies import Channel, Minima
 from needlepoint.models.activations import Activation, Linear
 from needlepoint.tasks.single_location import SingleLocation, SpikedSLR
+from needlepoint.theory.location.ridge.accuracy import ACCURACY
 from needlepoint.theory.location.ridge.equations import COARSE, Equations
 from needlepoint.theory.location.ridge.fields import Base, Order, fields, place
 
 JUMPS, SHARE = 0.15, 0.03
 """A solution is not trusted if its jump weight exceeds JUMPS by three standard errors and its jump share exceeds SHARE
 (the penalty then does not hold the weights firmly): beyond, training from different starts was seen to disagree."""
-
-_CLEAR = 0.7  # a replicon below this, by five standard errors, is accepted with few points
-_POINTS = 12  # log2 of the points per scrambling that decide on stability; its means have heavy tails
-_SPARE = 13  # highest log2 of points that replaces _POINTS where the solution has used it: its minima can be reused
-_IDLE = 1e-9  # response of the forces times V (their share in what holds a weight) below which they count as constant
-_FLAT = 1e-4  # slope times V_k (about the distance of a score to its minimum) below which a rival is a minimum
 
 
 class Responses(NamedTuple):
@@ -61,7 +56,7 @@ class Stability:
     @property
     def is_clear(self) -> bool:
         """Whether it is stable beyond doubt, so that more points are not needed to decide."""
-        return self.replicon + 5 * self.replicon_error < _CLEAR and self.rivals == 0
+        return self.replicon + 5 * self.replicon_error < ACCURACY.clear and self.rivals == 0
 
     @property
     def jumping(self) -> bool:
@@ -90,13 +85,14 @@ class Stability:
 def judge(equations: Equations, order: Order, near: Stability | None = None) -> Stability:
     """Return the stability at `order`, which has one row per scrambling.
 
-    Few points are used where they leave no doubt, otherwise _POINTS; these at once where a neighbour's stability
-    (`near`) was not clear.
+    Few points are used where they leave no doubt, otherwise `ACCURACY.stability_points`; these at once where a
+    neighbour's stability (`near`) was not clear.
     """
     judged, mine = None, equations.log2_points
-    enough = mine if _POINTS <= mine <= _SPARE else _POINTS  # the solution's own level has its minima computed already
+    # the solution's own level has its minima computed already
+    enough = mine if ACCURACY.stability_points <= mine <= ACCURACY.spare_points else ACCURACY.stability_points
     levels = (COARSE, enough) if near is None or near.is_clear else (enough,)
-    for level in levels if equations.is_cheap else (min(_POINTS, mine),):
+    for level in levels if equations.is_cheap else (min(ACCURACY.stability_points, mine),):
         judged = stability(equations if level == mine else replace(equations, log2_points=level), order)
         if judged.is_clear:
             break
@@ -128,7 +124,7 @@ def _responses(
         rivals = jnp.isfinite(found.gap)
         if not issubclass(activation, Linear):  # linear attention has one minimum and no rivals
             slope = curvature(activation, channel, sample, found.rival).slope
-            rivals &= jnp.max(jnp.abs(slope), axis=0) * order.V_k < _FLAT
+            rivals &= jnp.max(jnp.abs(slope), axis=0) * order.V_k < ACCURACY.flat
         return Responses(
             square(G.kk),
             square(G.vk),
@@ -158,7 +154,7 @@ def stability(equations: Equations, order: Order) -> Stability:
     # key and value jump together, so the larger weight counts; where forces are constant there is no weight to divide
     slopes, stein = np.stack([total.trace_k, total.trace_v]), np.stack([stein.V_k, stein.V_v])
     typical = slopes.mean(axis=1, keepdims=True)
-    idle = equations.alpha * np.abs(typical) * np.mean([order.V_k, order.V_v], axis=1, keepdims=True) < _IDLE
+    idle = equations.alpha * np.abs(typical) * np.mean([order.V_k, order.V_v], axis=1, keepdims=True) < ACCURACY.idle
     weights = np.where(idle, 0.0, (stein - slopes) / np.where(idle, 1.0, typical))
     lam = np.array(equations.penalties)
     held = lam + equations.alpha * np.abs(typical[:, 0])

@@ -1,0 +1,154 @@
+"""The numbers that steer the solver of the replica-symmetric equations, in one place."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class RidgeAccuracy:
+    """Steps, tolerances and numbers of points, each with its unit and reason.
+
+    Coordinates are overlaps and logarithms (see `equations.pack`), all of order one. Where nothing is said of how a
+    value was chosen, it was set by hand; the robustness table of docs/theory/ridge.md is what was measured with it.
+    """
+
+    # branches.py
+
+    found: float = 1e-4
+    """Step of the coordinates below which a search for branches has converged."""
+
+    nearly_found: float = 1e-3
+    """Step that is accepted where the search stops shrinking: samples whose minima appear or vanish make the map
+    jump slightly."""
+
+    finer: tuple[int, ...] = (0, 2, 4)
+    """Doublings of the coarse points that are tried in turn until a branch is found."""
+
+    # curves.py
+
+    memory: int = 4
+    """Points of a curve that the next one is extrapolated from."""
+
+    small: float = 1e-3
+    """Added to parameters before the logarithm, and to distances, so that neither is zero."""
+
+    alike: float = 0.1
+    """Least distance between two known points, relative to the distance of the later one to the next point."""
+
+    # equations.py
+
+    least_log_spread: float = math.log(1e-10)
+    """Lower bound of log(q - m^2): where a weight vanishes, its logarithm would have no limit."""
+
+    largest_log_susceptibility: float = 25.0
+    """Upper bound of log V; there neither the penalty nor the data hold the weight."""
+
+    linear: float = 0.05
+    """Distance in any coordinate from a fixed point within which first order is accurate enough; seen on two
+    settings only."""
+
+    solve_steps: int = 150
+    """Most steps of `solve`."""
+
+    settle_steps: int = 60
+    """Most steps of `settle`."""
+
+    pooled_steps: int = 40
+    """Most steps of `settle_pooled`."""
+
+    jumping_step: float = 1e-3
+    """Steps below this may stop shrinking: samples whose minima appear or vanish make the map jump slightly."""
+
+    # fields.py
+
+    even_snr: float = 8.0
+    """The snr at which the two estimators of the key's conjugate m_k on the max task get equal weights."""
+
+    late: int = 64
+    """Samples that did not converge and are solved again in one batch."""
+
+    far: float = 1e-6
+    """Slope left times V_k (about the distance of a score to its minimum) above which a sample is solved again."""
+
+    # penalty.py
+
+    penalty_grid: tuple[float, ...] = (0.03, 0.3, 3.0)
+    """Common penalties of key and value, the best of which starts the search for the best pair."""
+
+    penalty_tolerance: float = 1.0
+    """Tolerance of the excess risk that the fewest points meet, so that all penalties use the same points."""
+
+    penalty_step: float = 0.02
+    """Difference of log penalties at which the search ends, and within which they are at a bound."""
+
+    # refining.py
+
+    most_cheap: int = 16
+    """log2 of the most points per scrambling for one-dimensional proximal maps."""
+
+    most_dear: int = 13
+    """log2 of the most points per scrambling for all other proximal maps."""
+
+    worth: int = 11
+    """log2 of the points per scrambling beyond which stability is computed first: more points may not be worth
+    it."""
+
+    gap: float = 0.4
+    """Scramblings that leave a wider gap in a coordinate are on different branches; seen on two settings only."""
+
+    rate: float = 0.75
+    """The error is taken to fall as the inverse of the number of points to this power."""
+
+    # solutions.py
+
+    settled: float = 1e-5
+    """Step of the coordinates below which a solution has converged."""
+
+    quiet: float = 0.1
+    """A step has converged, too, below this share of the largest standard deviation between scramblings."""
+
+    held: float = 20.0
+    """log V beyond which neither the penalty nor the data hold the weight."""
+
+    loose: float = 1e3
+    """The same for V, where a penalty is zero and the iteration did not converge."""
+
+    sampled: int = 16
+    """Scramblings for the population risk of an activation that has no tables."""
+
+    # solving.py
+
+    nearly: float = 3e-3
+    """Step below which starts are no longer followed; enough to see whether they end farther apart than `APART`."""
+
+    trend: float = 0.3
+    """Largest move of a coordinate by extrapolation from the neighbours on a curve."""
+
+    mixed: int = 3
+    """Neighbours that are extrapolated from where they were solved with different numbers of points."""
+
+    ample: float = 0.5
+    """Share of the tolerance: if the neighbour's error is below it, half as many points are tried."""
+
+    # stability.py
+
+    clear: float = 0.7
+    """A replicon below this, by five standard errors, is accepted with few points."""
+
+    stability_points: int = 12
+    """log2 of the points per scrambling that decide on stability; its means have heavy tails."""
+
+    spare_points: int = 13
+    """Highest log2 of points that replaces `stability_points` where the solution has used it: its minima can be
+    reused."""
+
+    idle: float = 1e-9
+    """Response of the forces times V (their share in what holds a weight) below which they count as constant."""
+
+    flat: float = 1e-4
+    """Slope times V_k (about the distance of a score to its minimum) below which a rival is a minimum."""
+
+
+ACCURACY = RidgeAccuracy()
