@@ -15,7 +15,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = ("tables", "dask", "docs")
 # what the tests need besides; the others of the development tools check the text and not the package
 TOOLS = ("pytest", "hypothesis")
-PART = ("tests/core", "tests/studies/test_store.py", "tests/studies/test_study.py", "tests/test_cli.py")
+PART = ("tests/core", "tests/studies/storage/test_store.py", "tests/studies/test_study.py", "tests/cli/test_app.py")
 
 
 def lowest():

@@ -161,7 +161,7 @@ STEEP = {
 }
 """(tokens, snr, alpha, penalty): (excess risk, energy) of linear attention on spiked tokens with noise .1, where the
 map has an eigenvalue of -3 to -4; risks by Newton's method from the teachers in code of its own, energies on the same
-points of another rule (2^12 of one scrambling: known to 2 %). Training is in test_ridge_training."""
+points of another rule (2^12 of one scrambling: known to 2 %). Training is in test_training."""
 
 
 @pytest.mark.paper
