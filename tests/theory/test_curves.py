@@ -2,6 +2,7 @@
 
 import functools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -181,7 +182,7 @@ def test_descent_in_a_batch(start, monkeypatch):
         )
         for lr in (1e-3, 2e-3, 3e-3, 1e300, 1e-2)
     ]
-    monkeypatch.setattr(descent, "_RUNS", 8)  # more than one call
+    monkeypatch.setattr(descent, "ACCURACY", replace(descent.ACCURACY, runs=8))  # more than one call
     found = [p for curve in predict_curves([asked[:1], asked[1:]], seed=5) for p in curve]
     for batched, question in zip(found, asked, strict=True):
         single = ndl.predict(*question, seed=5, throw=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -14,13 +15,37 @@ Map = Callable[[np.ndarray], np.ndarray]
 Linearised = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 """From (rows, k) to the map's values (rows, k) and its Jacobians (rows, k, k) there."""
 
-_STALLED = 4  # steps in a row without shrinking after which a row may end
-_SHRINKS = 0.7  # a step has shrunk if it is below this part of the smallest so far
-_QUICKER = 4.0  # largest factor by which the time step of a flow changes at once
-_OUTWARD = 0.5  # longest time step near an unstable point, relative to the time in which the flow leaves it e-fold
-_FIRST, _SHORTEST = 0.5, 0.1  # time steps of a flow: the first where f(x) - x is of order one, and the shortest
-_ASTRAY = 0.5  # a row whose steps f(x) - x were all above this never came near a fixed point
-_TINY = 1e-30  # replaces a step of length zero in a quotient
+
+@dataclass(frozen=True)
+class IterationSteps:
+    """The numbers that steer the two iterations, set by hand."""
+
+    stalled: int = 4
+    """Steps in a row without shrinking after which a row may end."""
+
+    shrinks: float = 0.7
+    """A step has shrunk if it is below this part of the smallest so far."""
+
+    quicker: float = 4.0
+    """Largest factor by which the time step of a flow changes at once."""
+
+    outward: float = 0.5
+    """Longest time step near an unstable point, relative to the time in which the flow leaves it e-fold."""
+
+    first: float = 0.5
+    """First time step of a flow, where f(x) - x is of order one."""
+
+    shortest: float = 0.1
+    """Shortest time step of a flow."""
+
+    astray: float = 0.5
+    """A row whose steps f(x) - x were all above this never came near a fixed point."""
+
+    tiny: float = 1e-30
+    """Replaces a step of length zero in a quotient."""
+
+
+STEPS = IterationSteps()
 
 
 class FixedPoints(NamedTuple):
@@ -64,12 +89,12 @@ def anderson(
         steps += 1
         step = function(x) - x
         size = np.where(np.all(np.isfinite(step), axis=1), np.max(np.abs(step), axis=1), np.inf)
-        better, waited = size < least, np.where(size < _SHRINKS * least, 0, waited + 1)
+        better, waited = size < least, np.where(size < STEPS.shrinks * least, 0, waited + 1)
         move = scale * np.einsum("rij,rj->ri", gain, np.nan_to_num(step, nan=0.0, posinf=0.0, neginf=0.0))
         best[better], least[better] = x[better], size[better]
         ahead[better] = (x + np.clip(move, -reach, reach))[better]
         ended = (least <= tol) | ((size == least) & np.all(np.abs(move) < close, axis=1))
-        if np.all(ended | ((least <= enough) & (waited >= _STALLED))):
+        if np.all(ended | ((least <= enough) & (waited >= STEPS.stalled))):
             break
         points, moves = [*points[-memory:], x], [*moves[-memory:], move]
         new = x + np.clip(move, -reach, reach)
@@ -104,7 +129,7 @@ def settle(
     end are returned at the point with their smallest residual, or where they are if they never came near a fixed point.
     """
     rows, k = x.shape
-    x, h, before = x.copy(), np.full(rows, _FIRST), np.full(rows, 1.0)
+    x, h, before = x.copy(), np.full(rows, STEPS.first), np.full(rows, 1.0)
     best, ahead, least, waited = x.copy(), x.copy(), np.full(rows, np.inf), np.zeros(rows)
     steps = 0
     while steps < most:
@@ -115,18 +140,18 @@ def settle(
         size = np.where(good, np.max(np.abs(step), axis=1), np.inf)
         length = np.linalg.norm(np.where(good[:, None], step, 1.0), axis=1)
         # from a start that is close to a fixed point the time step may grow at once, which makes it Newton's method
-        bounds = (1 / _QUICKER, _QUICKER) if steps > 1 else (1.0, math.inf)
-        h = np.maximum(h * np.clip(before / np.maximum(length, _TINY), *bounds), _SHORTEST)
+        bounds = (1 / STEPS.quicker, STEPS.quicker) if steps > 1 else (1.0, math.inf)
+        h = np.maximum(h * np.clip(before / np.maximum(length, STEPS.tiny), *bounds), STEPS.shortest)
         before, move = length, np.zeros_like(x)
         for row in np.flatnonzero(good):
             outward = np.max(np.linalg.eigvals(slopes[row]).real) - 1
-            longest = max(_OUTWARD / outward, _SHORTEST) if outward > 0 else math.inf
+            longest = max(STEPS.outward / outward, STEPS.shortest) if outward > 0 else math.inf
             move[row] = np.linalg.solve((1 / min(h[row], longest) + 1) * np.eye(k) - slopes[row], step[row])
         move *= np.minimum(1.0, reach / np.maximum(np.max(np.abs(move), axis=1), reach))[:, None]
-        better, waited = size < least, np.where(size < _SHRINKS * least, 0, waited + 1)
+        better, waited = size < least, np.where(size < STEPS.shrinks * least, 0, waited + 1)
         best[better], ahead[better], least[better] = x[better], (x + move)[better], size[better]
-        ended = (least <= tol) | ~good | ((least <= enough) & (waited >= _STALLED))
-        astray = ~ended & (least > _ASTRAY)
+        ended = (least <= tol) | ~good | ((least <= enough) & (waited >= STEPS.stalled))
+        astray = ~ended & (least > STEPS.astray)
         if np.all(ended) or steps == most:
             best[astray], ahead[astray], least[astray] = x[astray], (x + move)[astray], size[astray]
             break

@@ -8,16 +8,50 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from needlepoint.numerics.freeprob import Complex, FreeSum, Truncated, from_integrals
+from needlepoint.numerics.gaussian import legendre_rule
 
-_AT_ONCE = 2_000_000  # complex numbers in memory at once (32 MB)
-_ROUGH, _NEWTON, _HALVINGS, _HEIGHTS = 3, 40, 54, 30  # steps of the iterations: first, Newton's, bisection, `_height`
-_SEGMENT, _PANEL, _ARC = 16, 12, 32  # Gauss nodes of the path's parts: next to w, each panel of the ray, quarter circle
-_ALMOST = 30.0  # how far above 1/delta^2, as a factor, the sum over atoms may be where the density still dips
-_STRETCH = 1.5  # the distance to w grows by a factor exp(_STRETCH) along a panel, at most
+
+@dataclass(frozen=True)
+class FreeAtomsAccuracy:
+    """The numbers that steer the roots and contour integrals of a law of atoms, set by hand."""
+
+    at_once: int = 2_000_000
+    """Complex numbers in memory at once (32 MB)."""
+
+    rough: int = 3
+    """First steps, by the plain map, before Newton's method."""
+
+    newton: int = 40
+    """Most steps of Newton's method."""
+
+    halvings: int = 54
+    """Steps of bisection, which leave rounding."""
+
+    heights: int = 30
+    """Most steps to the height of the curve above a point."""
+
+    segment: int = 16
+    """Gauss nodes of the path's first part, next to w."""
+
+    panel: int = 12
+    """Gauss nodes of each panel of the ray."""
+
+    arc: int = 32
+    """Gauss nodes of the quarter circle."""
+
+    almost: float = 30.0
+    """How far above 1/delta^2, as a factor, the sum over atoms may be where the density still dips."""
+
+    stretch: float = 1.5
+    """The distance to w grows by a factor exp(stretch) along a panel, at most."""
+
+
+ACCURACY = FreeAtomsAccuracy()
 
 
 class Atoms(FreeSum):
@@ -56,19 +90,19 @@ class Atoms(FreeSum):
         return flat[0].reshape(x.shape)
 
     def _in_chunks(self, function, *points: np.ndarray, per_point: int) -> list[np.ndarray]:
-        size = max(1, _AT_ONCE // per_point)
+        size = max(1, ACCURACY.at_once // per_point)
         parts = [function(*(p[i : i + size] for p in points)) for i in range(0, points[0].size, size)]
         return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
     def _subordinate(self, x: np.ndarray, delta: np.ndarray) -> tuple[Complex]:
         t = delta * delta
         w = x + 1j * delta
-        for _ in range(_ROUGH):
+        for _ in range(ACCURACY.rough):
             w = (w + x - t * self._sums(w)[0]) / 2
         G, slope = self._sums(w)
         value, reach = w + t * G - x, np.ones_like(x)
         tiny = 4e-15 * (np.abs(x) + delta)
-        for _ in range(_NEWTON):
+        for _ in range(ACCURACY.newton):
             new = w - reach * value / (1 + t * slope)
             new = np.where(np.imag(new) > 0, new, new.real + 0.1j * np.imag(w))
             new_G, new_slope = self._sums(new)
@@ -94,7 +128,7 @@ class Atoms(FreeSum):
         gap = (u[..., None] - self.s) ** 2
         square = np.maximum(0.0, np.max(t[..., None] * self.a - gap, axis=-1))
         with np.errstate(divide="ignore", invalid="ignore"):
-            for _ in range(_HEIGHTS):
+            for _ in range(ACCURACY.heights):
                 f, f2 = self._spread(u, square)
                 step = np.where(np.isfinite(f) & (f * t > 1), (t - 1 / f) * f * f / f2, 0.0)
                 square = square + step
@@ -112,7 +146,7 @@ class Atoms(FreeSum):
         below, above = -np.ones_like(x), np.ones_like(x)
         narrow = 4 * np.spacing(np.abs(x) + delta)
         u, square = x, x
-        for i in range(3 * _HALVINGS):
+        for i in range(3 * ACCURACY.halvings):
             with np.errstate(divide="ignore", invalid="ignore"):
                 secant = high - above * (high - low) / (above - below)
                 u = np.where((secant > low) & (secant < high) & (i % 3 < 2), secant, (low + high) / 2)
@@ -142,7 +176,7 @@ class Atoms(FreeSum):
         delta, eps = np.broadcast_arrays(np.asarray(delta, dtype=float), np.asarray(eps, dtype=float))
         w = self.subordinate(eps, delta).ravel()
         panels = self._panels(w)
-        nodes = _SEGMENT + _PANEL * panels + _ARC
+        nodes = ACCURACY.segment + ACCURACY.panel * panels + ACCURACY.arc
         found = self._in_chunks(
             functools.partial(self._along_the_path, panels),
             w,
@@ -155,20 +189,20 @@ class Atoms(FreeSum):
     def _panels(self, w: Complex) -> int:
         near = np.array([np.min(np.abs(x - self.s)) for x in w])
         far = np.maximum(np.abs(w - self.s[0]), np.abs(w - self.s[-1]))
-        return int(np.ceil(np.max(np.log(2 * far / near)) / _STRETCH))
+        return int(np.ceil(np.max(np.log(2 * far / near)) / ACCURACY.stretch))
 
     def _along_the_path(self, panels: int, w: Complex, delta: np.ndarray, eps: np.ndarray) -> tuple[np.ndarray, ...]:
         distance = np.abs(w[:, None] - self.s)
         near, far = distance.min(axis=1), 2 * distance.max(axis=1)
-        t, dt = _gauss(_SEGMENT)
+        t, dt = legendre_rule(ACCURACY.segment)
         points, steps = [w[:, None] + 1j * near[:, None] * t], [1j * near[:, None] * dt * np.ones_like(w)[:, None]]
-        t, dt = _gauss(_PANEL)
+        t, dt = legendre_rule(ACCURACY.panel)
         grow = (np.log(far / near) / panels)[:, None]
         for i in range(panels):
             up = near[:, None] * np.exp(grow * (i + t))
             points.append(w[:, None] + 1j * up)
             steps.append(1j * up * grow * dt)
-        t, dt = _gauss(_ARC)
+        t, dt = legendre_rule(ACCURACY.arc)
         radius = (far + w.imag)[:, None] * np.exp(0.5j * np.pi * (1 - t))
         points.append(w.real[:, None] + radius)
         steps.append(radius * (-0.5j * np.pi * dt))
@@ -195,7 +229,7 @@ class Atoms(FreeSum):
         place, lowest = place[kept], lowest[kept]
         inside = np.concatenate([s[place], s[place + 1], s[:1], s[-1:]])
         outside = np.concatenate([lowest, lowest, s[:1] - 1.01 * delta, s[-1:] + 1.01 * delta])
-        for _ in range(_HALVINGS):
+        for _ in range(ACCURACY.halvings):
             u = (inside + outside) / 2
             with np.errstate(divide="ignore"):
                 dense = (1.0 / (u[:, None] - s)) ** 2 @ self.a * t > 1
@@ -206,7 +240,7 @@ class Atoms(FreeSum):
     def cuts(self, delta: float) -> np.ndarray:
         """Return where the density dips between atoms whose pieces have almost separated."""
         t = delta * delta
-        u = self._valleys(t, _ALMOST)[1]
+        u = self._valleys(t, ACCURACY.almost)[1]
         w = u + 1j * np.sqrt(self._height(u, np.full(u.shape, t)))
         return np.sort((w + t * self._sums(w)[0]).real)
 
@@ -216,7 +250,7 @@ class Atoms(FreeSum):
         s = self.s
         place = np.nonzero((np.cbrt(self.a[1:]) + np.cbrt(self.a[:-1])) ** 3 * t < slack * np.diff(s) ** 2)[0]
         low, high = s[place], s[place + 1]
-        for _ in range(_HALVINGS):  # the sum is convex between two atoms
+        for _ in range(ACCURACY.halvings):  # the sum is convex between two atoms
             u = (low + high) / 2
             falls = (1.0 / (u[:, None] - s)) ** 3 @ self.a > 0
             low, high = np.where(falls, u, low), np.where(falls, high, u)
@@ -229,10 +263,3 @@ class Atoms(FreeSum):
         with np.errstate(divide="ignore"):
             free = (1.0 / away) ** 2 @ self.a * delta**2 < 1
         return self.spikes[free] + delta**2 * ((1.0 / away[free]) @ self.a)
-
-
-@functools.cache
-def _gauss(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return `count` Gauss-Legendre nodes and weights on (0, 1)."""
-    t, w = np.polynomial.legendre.leggauss(count)
-    return (t + 1) / 2, w / 2

@@ -16,6 +16,7 @@ import numpy as np
 from scipy import interpolate
 
 from needlepoint.numerics import wishart_series
+from needlepoint.numerics.gaussian import legendre_rule
 
 Complex: TypeAlias = Any  # a complex array; numpy's own types do not follow real and complex through functions
 
@@ -136,8 +137,8 @@ def _clustered(panels: np.ndarray, angle: np.ndarray, weight: np.ndarray) -> tup
 @functools.cache
 def _arc_nodes(count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return `count` Gauss-Legendre nodes and weights on (0, pi)."""
-    t, w = np.polynomial.legendre.leggauss(count)
-    return np.pi * (t + 1) / 2, np.pi * w / 2
+    t, w = legendre_rule(count)
+    return np.pi * t, np.pi * w
 
 
 # --- Wishart matrices: one cubic root -----------------------------------------------------------

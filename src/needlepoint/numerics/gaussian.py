@@ -37,6 +37,14 @@ def legendre_rule(n: int) -> tuple[np.ndarray, np.ndarray]:
     return _frozen((x + 1) / 2), _frozen(w / 2)
 
 
+def first_largest(normals: np.ndarray) -> np.ndarray:
+    """Map independent normals (..., count, n) to as many that are conditioned on the first of `count` being the
+    largest. Unlike a permutation by argmax the map is smooth, as Sobol points need it."""
+    log_below = special.log_ndtr(normals[..., :1, :]) / normals.shape[-2]
+    others = special.ndtri_exp(special.log_ndtr(normals[..., 1:, :]) + log_below)
+    return np.concatenate([special.ndtri_exp(log_below), others], axis=-2)
+
+
 def _frozen(x: np.ndarray) -> np.ndarray:
     x.setflags(write=False)  # these arrays are cached and shared
     return x

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from needlepoint.core.answers.comparison import Comparison, Realised, asked, side_by_side
+from needlepoint.core.answers.agreement import Realised, asked, side_by_side
+from needlepoint.core.answers.comparison import Comparison
 from needlepoint.core.dispatch import rules
 from needlepoint.core.results import Measurement, Prediction
 from needlepoint.numerics.precision import float64

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -304,7 +305,7 @@ def test_it_errs_less_than_training_on_the_same_data():
 
 @pytest.mark.negative
 def test_too_few_steps_are_reported(monkeypatch):
-    monkeypatch.setattr(indexed_bayes, "_STEPS", 3)
+    monkeypatch.setattr(indexed_bayes, "ACCURACY", replace(indexed_bayes.ACCURACY, bayes_steps=3))
     measured = indexed_bayes.simulate_indexed_bayes(
         TWO, None, ndl.BayesOptimal(0.1), SimulationOptions(12, 2, samples=10)
     )

@@ -2,6 +2,7 @@
 
 import math
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -104,7 +105,7 @@ def test_local_derivatives(tokens, metric):
 @pytest.mark.exact
 @pytest.mark.parametrize("block", [1, 50, 10**9])
 def test_blocks_do_not_change_the_sums(monkeypatch, block):
-    monkeypatch.setattr(indexed_problem, "_CACHED", block)
+    monkeypatch.setattr(indexed_problem, "ACCURACY", replace(indexed_problem.ACCURACY, cached=block))
     p = problem(model=ndl.TiedAttention(centring="batch"))
     rng = np.random.default_rng(2)
     S, g = rng.standard_normal((7, 7)), rng.standard_normal((23, 2, 2))
@@ -208,7 +209,7 @@ def test_message_passing_ends_at_the_minimum(case):
 def test_message_passing_without_its_onsager_term_ends_elsewhere(monkeypatch, sign):
     trained = train(TWO, TIED, 0.3, 0.02, 24, "lbfgs").best
     monkeypatch.setattr(indexed_amp, "_cavity", lambda scores, Sigma, g: scores - sign * Sigma * g)
-    monkeypatch.setattr(indexed_amp, "_STEPS", 150)
+    monkeypatch.setattr(indexed_amp, "ACCURACY", replace(indexed_amp.ACCURACY, amp_steps=150))
     passed = train(TWO, TIED, 0.3, 0.02, 24, "amp").best
     assert not passed.converged
     assert passed.energy > 1.01 * trained.energy
@@ -272,7 +273,7 @@ def test_adam_goes_where_lbfgs_goes():
 
 
 def test_a_run_that_stops_early_says_so(monkeypatch):
-    monkeypatch.setattr(indexed_training, "_ADAM_STEPS", 20)
+    monkeypatch.setattr(indexed_training, "ACCURACY", replace(indexed_training.ACCURACY, adam_steps=20))
     found, _ = measure(TWO, TIED, ndl.Ridge(0.3, 0.02, start="random"), 16, 2, "adam", samples=100)
     assert found.status is ndl.Status.MAX_STEPS
     assert "in 2 of 2 runs Adam stopped before the gradient vanished." in found.notes

@@ -5,6 +5,7 @@ import functools
 import math
 import subprocess
 import sys
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -114,8 +115,8 @@ def test_blocks_change_nothing_but_rounding(model, monkeypatch):
     problem = small_problem(TASKS["spiked"], MODELS[model], n=90)
     weights = np.random.default_rng(1).standard_normal((2, D))
     value, gradient = problem.value_and_gradient(weights)
-    monkeypatch.setattr(ridge_problem, "_CACHED", 50)
-    monkeypatch.setattr(ridge_problem, "_PADDED", 16)
+    monkeypatch.setattr(ridge_problem, "ACCURACY", replace(ridge_problem.ACCURACY, cached=50))
+    monkeypatch.setattr(ridge_problem, "ACCURACY", replace(ridge_problem.ACCURACY, padded=16))
     again, gradient_again = problem.value_and_gradient(weights)
     assert math.isclose(value, again, rel_tol=1e-13)
     np.testing.assert_allclose(gradient, gradient_again, rtol=0, atol=1e-13 * np.abs(gradient).max())

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -146,7 +147,7 @@ def test_one_repeat_has_no_error_and_seeds_repeat():
 @pytest.mark.exact
 @pytest.mark.parametrize("budget", [1, 7, 40, 41, 10**9])
 def test_chunks_cover_every_sequence_once(budget, monkeypatch):
-    monkeypatch.setattr(risks, "_CHUNK", budget)
+    monkeypatch.setattr(risks, "ACCURACY", replace(risks.ACCURACY, risks_chunk=budget))
     drawn = []
 
     def draw(key, size):
@@ -165,7 +166,8 @@ def test_chunks_cover_every_sequence_once(budget, monkeypatch):
 def test_small_chunks_estimate_the_same_risk(task, model, monkeypatch):
     task, model = TASKS[task], MODELS[model]
     whole = measure(task, model, repeats=16)
-    monkeypatch.setattr(risks, "_CHUNK", 3 * 6 * 640)  # 640 sequences of 3 tokens, 960 of 2
+    # 640 sequences of 3 tokens, 960 of 2
+    monkeypatch.setattr(risks, "ACCURACY", replace(risks.ACCURACY, risks_chunk=3 * 6 * 640))
     parts = measure(task, model, repeats=16)
     # the keys of a chunk differ, so the sequences do: two independent estimates
     assert parts.risk.value != whole.risk.value
@@ -177,7 +179,7 @@ def test_small_chunks_estimate_the_same_risk(task, model, monkeypatch):
 @pytest.mark.exact
 def test_a_chunk_that_holds_all_sequences_changes_nothing(monkeypatch):
     whole = measure(MAX, MODELS["softmax"])
-    monkeypatch.setattr(risks, "_CHUNK", 3 * 6 * SAMPLES)
+    monkeypatch.setattr(risks, "ACCURACY", replace(risks.ACCURACY, risks_chunk=3 * 6 * SAMPLES))
     assert measure(MAX, MODELS["softmax"]).risk == whole.risk
 
 

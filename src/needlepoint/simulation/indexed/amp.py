@@ -6,14 +6,9 @@ import itertools
 
 import numpy as np
 
+from needlepoint.simulation.indexed.accuracy import ACCURACY
 from needlepoint.simulation.indexed.one_sequence import Errors
 from needlepoint.simulation.indexed.problem import Minimum, Problem
-
-_STEPS = 500
-_DAMPING = 0.5  # share of the old S, Sigma and g; undamped S oscillates, and single sequences do if g is not damped
-_NEWTON_STEPS = 60
-_HALVINGS = 30
-_STILL = 1e-11  # Newton step, relative to 1 + the largest score, after which only rounding is left
 
 
 def amp(problem: Problem) -> Minimum:
@@ -29,10 +24,10 @@ def amp(problem: Problem) -> Minimum:
     d, n, enough = problem.d, problem.n, problem.tolerance
     S, Sigma, g = np.zeros((d, d)), 1.0, np.zeros((n, problem.task.tokens, problem.task.tokens))
     step = 0
-    for step in range(1, _STEPS + 1):
+    for step in range(1, ACCURACY.amp_steps + 1):
         omega = _cavity(problem.scores(problem.data.x, S), Sigma, g)
         z, divergence = proximal(problem, omega, Sigma)
-        keep = _DAMPING if step > 1 else 0.0  # the first step is not damped: S = 0 is worth nothing
+        keep = ACCURACY.amp_damping if step > 1 else 0.0  # the first step is not damped: S = 0 is worth nothing
         g = keep * g + (1 - keep) * (z - omega) / Sigma
         Sigma_hat = -2 * float(divergence.sum()) / d**2
         H = problem.pull(g) / d + Sigma_hat * S
@@ -88,20 +83,20 @@ def _descend(
     """
     ends, values, rows = start.copy(), np.full(len(start), np.inf), np.arange(len(start))
     z, floor = start, 1e-3 / Sigma
-    for _ in range(_NEWTON_STEPS):
+    for _ in range(ACCURACY.newton_steps):
         here, at = errors.of(rows), omega[rows]
         value, slope = _moreau(here, at, Sigma, z)
         bend, axes = np.linalg.eigh(_curvature(here, basis, z) + np.eye(len(basis)) / (2 * Sigma))
         along = np.einsum("nij,ni->nj", axes, np.einsum("iab,nab->ni", basis, slope))
         step = -np.einsum("nij,nj,iab->nab", axes, along / np.maximum(np.abs(bend), floor), basis, optimize=True)
-        for _ in range(_HALVINGS):
+        for _ in range(ACCURACY.halvings):
             up = _moreau(here, at, Sigma, z + step)[0] > value + 1e-14 * (1 + value)  # rounding
             if not up.any():
                 break
             step[up] /= 2
         z = z + step
         ends[rows], values[rows] = z, value
-        moving = np.max(np.abs(step), axis=(1, 2)) > _STILL * (1 + np.max(np.abs(z), axis=(1, 2)))
+        moving = np.max(np.abs(step), axis=(1, 2)) > ACCURACY.amp_still * (1 + np.max(np.abs(z), axis=(1, 2)))
         rows, z = rows[moving], z[moving]
         if not len(rows):
             break

@@ -20,19 +20,12 @@ from needlepoint.models.attention import DirectAttention
 from needlepoint.numerics.free_atoms import Atoms
 from needlepoint.numerics.freeprob import FreeSum
 from needlepoint.numerics.gaussian import sobol_normals
+from needlepoint.simulation.indexed.accuracy import ACCURACY
 from needlepoint.simulation.indexed.one_sequence import attention
 from needlepoint.simulation.indexed.problem import Problem, draw_problem, draw_sequences, stream
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 
-_STEPS = 1000
-_DAMPING = 0.6  # share of the old S; residuals are not damped, since single eigenvalues swing if they lag behind S
-_PATIENCE, _STRONGER = 300, 0.8  # after so many steps an iteration that circles is damped by this instead
-_STILL = 1e-4  # move of S relative to sqrt(d tau), the noise of the matrix that it is estimated from
-_FOUND = 1e-10  # tau relative to the mean square of the target below which S0 is known
-_TABLE, _PER_PIECE = 256, 16  # points at which the shrinkage is tabulated, and the fewest on each piece of the support
 _WINDOW = (np.arange(16) - 7.5) / 8  # midpoints between -1 and 1 that the shrinkage is averaged over
-_LOG2_POINTS = 6  # log2 of the points of each of two rules of integration over the unknown part of test scores
-_AT_ONCE = 2**21  # numbers in memory at once (16 MB)
 
 
 class Posterior(NamedTuple):
@@ -76,7 +69,7 @@ def simulate_indexed_bayes(
     every = {name: np.array([v[name] for v in values]) for name in values[0]}
     estimates = {name: mean_estimate(x) for name, x in every.items()}
     overlaps = {name: estimates.pop(name) for name in ("m", "q")}
-    note = f"{unfinished} of {options.repeats} runs of message passing did not settle in {_STEPS} steps."
+    note = f"{unfinished} of {options.repeats} runs of message passing did not settle in {ACCURACY.bayes_steps} steps."
     return Measurement(
         task,
         model,
@@ -125,15 +118,15 @@ def amp(problem: Problem) -> Posterior:
     S, error, settled, step = law.mean * np.eye(d), 0.0, False, 0
     r = y - visible(problem.scores(x, S))
     tau = _noise(r, N, ratio)
-    while not settled and step < _STEPS:
-        if tau <= _FOUND * law.square:
+    while not settled and step < ACCURACY.bayes_steps:
+        if tau <= ACCURACY.found * law.square:
             return Posterior(S, 0.0, tau, True, step)
         step += 1
-        keep = 0.0 if step == 1 else _DAMPING if step < _PATIENCE else _STRONGER
+        keep = 0.0 if step == 1 else ACCURACY.bayes_damping if step < ACCURACY.patience else ACCURACY.stronger
         values, vectors = np.linalg.eigh(S + problem.pull(r) / (ratio * d))
         f, D = shrink(law, values, tau)
         mean, error = (vectors * f) @ vectors.T, tau * D
-        settled = float(np.linalg.norm(mean - S)) <= _STILL * math.sqrt(d * tau)
+        settled = float(np.linalg.norm(mean - S)) <= ACCURACY.bayes_still * math.sqrt(d * tau)
         S = mean if settled else keep * S + (1 - keep) * mean
         r = y - visible(problem.scores(x, S)) + D / ratio * r
         tau = _noise(r, N, ratio)
@@ -180,7 +173,7 @@ def _table(law: FreeSum, delta: float) -> tuple[np.ndarray, np.ndarray]:
     """Return points x of the support and x - 2 delta^2 Re g(x) there. The points cluster at the edges but avoid the
     edges themselves, where a resolvent may cost a hundred times as much."""
     support = law.support(delta)
-    points = max(_PER_PIECE, _TABLE // len(support))
+    points = max(ACCURACY.per_piece, ACCURACY.table // len(support))
     angle = np.pi * (np.arange(points) + 0.5) / points
     x = (support.mean(axis=1)[:, None] - np.diff(support, axis=1) / 2 * np.cos(angle)).ravel()
     return x, x - 2 * delta**2 * law.resolvent(x, delta).real
@@ -206,8 +199,8 @@ def risks(problem: Problem, posterior: Posterior, options: SimulationOptions, re
     - y)^\top$ with predictions by two independent rules of integration, so that their inaccuracies add no bias."""
     task, T = problem.task, problem.task.tokens
     rng, noise = stream(options.seed, repeat, 4), stream(options.seed, repeat, 5)
-    rules = sobol_normals(T, _LOG2_POINTS, 2, int(stream(options.seed, repeat, 6).integers(2**31)))
-    block = max(1, _AT_ONCE // (T * max(problem.d, T * rules.shape[1])))
+    rules = sobol_normals(T, ACCURACY.log2_points, 2, int(stream(options.seed, repeat, 6).integers(2**31)))
+    block = max(1, ACCURACY.at_once // (T * max(problem.d, T * rules.shape[1])))
     sums = np.zeros(2)
     for begin in range(0, options.samples, block):
         data = draw_sequences(task, problem.target, min(block, options.samples - begin), rng, noise)

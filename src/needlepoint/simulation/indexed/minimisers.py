@@ -7,13 +7,9 @@ import math
 import numpy as np
 
 from needlepoint.core.errors import InvalidParameter
+from needlepoint.simulation.indexed.accuracy import ACCURACY
 from needlepoint.simulation.indexed.problem import Minimum, Problem, soften
 from needlepoint.simulation.minima import descend
-
-_STEPS = 10_000
-_ADAM_STEPS, _ADAM_RATE, _ADAM_DECAY = 3_000, 0.2, 1e-3  # the rate is for entries of W of order one
-_POWER_STEPS = 30
-_MARGIN = 1.1  # factor on the largest curvature, which _POWER_STEPS find to a few per cent
 
 
 def lbfgs(problem: Problem, weights: np.ndarray) -> Minimum:
@@ -30,13 +26,13 @@ def adam(problem: Problem, weights: np.ndarray) -> Minimum:
     """
     unit, mean, square = problem.weights_unit, np.zeros_like(weights), np.zeros_like(weights)
     step, enough = 0, problem.tolerance
-    for step in range(1, _ADAM_STEPS + 1):
+    for step in range(1, ACCURACY.adam_steps + 1):
         gradient = unit * problem.value_and_gradient(weights)[1]
         if np.linalg.norm(gradient) <= enough:
             break
         mean = 0.9 * mean + 0.1 * gradient
         square = 0.999 * square + 0.001 * gradient**2
-        rate = _ADAM_RATE * _ADAM_DECAY ** (step / _ADAM_STEPS)
+        rate = ACCURACY.adam_rate * ACCURACY.adam_decay ** (step / ACCURACY.adam_steps)
         ratio = (mean / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.999**step)) + 1e-300)
         weights = weights - rate * ratio
     return _at(problem, weights, step)
@@ -57,10 +53,10 @@ def fista(problem: Problem) -> Minimum:
             "S >= 0; it needs TiedAttention and tokens=1 (lbfgs and amp do the others)."
         )
     d, enough = problem.d, problem.tolerance
-    curvature = _MARGIN * _largest_curvature(problem)
+    curvature = ACCURACY.margin * _largest_curvature(problem)
     S = Y = np.zeros((d, d))
     momentum, step = 1.0, 0
-    for step in range(1, _STEPS + 1):
+    for step in range(1, ACCURACY.minimisers_steps + 1):
         new = soften(Y - problem.fit(Y)[1] / curvature, problem.trace_penalty / (d * curvature))
         # the step from Y in the units of the residual: a cheap first check before the residual at the new point
         moved = float(np.linalg.norm(new - Y)) * curvature * math.sqrt(d) * problem.unit
@@ -78,7 +74,7 @@ def _largest_curvature(problem: Problem) -> float:
     gradient is linear in S."""
     constant = problem.fit(np.zeros((problem.d, problem.d)))[1]
     V, size = np.diag(np.linspace(-1.0, 1.0, problem.d)), 1.0
-    for _ in range(_POWER_STEPS):
+    for _ in range(ACCURACY.power_steps):
         V = problem.fit(V / np.linalg.norm(V))[1] - constant
         size = float(np.linalg.norm(V))
     return size

@@ -12,12 +12,11 @@ import numpy as np
 
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.models.attention import DirectAttention, TiedAttention
+from needlepoint.simulation.indexed.accuracy import ACCURACY
 from needlepoint.simulation.indexed.one_sequence import Errors, attention
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 
 LARGEST = 4e8  # numbers in the tokens of a data set (3.2 GB)
-_CACHED = 2**18  # numbers in a block of tokens that is multiplied by S at once (2 MB)
-_TOLERANCE = 1e-6  # see `Problem.tolerance`
 
 
 class Sequences(NamedTuple):
@@ -97,7 +96,7 @@ class Problem:
     def tolerance(self) -> float:
         """A gradient in `unit` below which a point is stationary. Half its square is about the energy that is left,
         1e-12 of that of S = 0."""
-        return _TOLERANCE * math.sqrt(2 * self.energy_at_zero + _TOLERANCE**2)
+        return ACCURACY.tolerance * math.sqrt(2 * self.energy_at_zero + ACCURACY.tolerance**2)
 
     def matrix(self, weights: np.ndarray) -> np.ndarray:
         """Return the matrix S (d, d) of the weights."""
@@ -205,7 +204,7 @@ def bilinear(x: np.ndarray, S: np.ndarray, centre: float) -> np.ndarray:
 
 
 def blocks(x: np.ndarray) -> Iterator[slice]:
-    step = max(1, _CACHED // (x.shape[1] * x.shape[2]))
+    step = max(1, ACCURACY.cached // (x.shape[1] * x.shape[2]))
     return (slice(i, i + step) for i in range(0, len(x), step))
 
 

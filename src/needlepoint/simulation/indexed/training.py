@@ -16,6 +16,7 @@ from needlepoint.core.results import Measurement, mean_estimate
 from needlepoint.core.status import Status
 from needlepoint.learners import Ridge
 from needlepoint.models.attention import DirectAttention, TiedAttention
+from needlepoint.simulation.indexed.accuracy import ACCURACY
 from needlepoint.simulation.indexed.amp import amp
 from needlepoint.simulation.indexed.minimisers import adam, fista, lbfgs
 from needlepoint.simulation.indexed.problem import Minimum, Problem, draw_problem, draw_sequences, stream
@@ -26,8 +27,6 @@ ALGORITHMS = ("lbfgs", "adam", "fista", "amp")
 
 ZERO = 1e-3
 """Eigenvalues below this part of the largest one count as zero, as do those below 1e-6 of the target's largest."""
-
-_DRAWN = 2**21  # numbers in the test tokens that are drawn at once (16 MB)
 
 
 class Learned(NamedTuple):
@@ -182,7 +181,7 @@ def _measure(trained: Trained, eigenvalues: np.ndarray, options: SimulationOptio
 def risks(problem: Problem, S: np.ndarray, options: SimulationOptions, repeat: int) -> tuple[float, float]:
     """Return the mean errors on the same fresh sequences with noisy and with clean labels."""
     rng, noise = stream(options.seed, repeat, 4), stream(options.seed, repeat, 5)
-    block = max(1, _DRAWN // (problem.task.tokens * problem.d))
+    block = max(1, ACCURACY.drawn // (problem.task.tokens * problem.d))
     sums = np.zeros(2)
     for begin in range(0, options.samples, block):
         data = draw_sequences(problem.task, problem.target, min(block, options.samples - begin), rng, noise)

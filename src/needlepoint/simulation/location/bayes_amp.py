@@ -14,21 +14,15 @@ from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.lowering import lower
 from needlepoint.core.options import SimulationOptions
-from needlepoint.core.overlaps import Overlaps
+from needlepoint.core.overlaps import SEVEN, Overlaps
 from needlepoint.core.results import Measurement, mean_estimate
 from needlepoint.core.status import Status
 from needlepoint.learners import BayesOptimal
 from needlepoint.numerics.gaussian import lattice, trapezoid_rule
+from needlepoint.simulation.location.accuracy import ACCURACY
 from needlepoint.simulation.location.risks import simulate_known_teachers, sum_chunks
 from needlepoint.simulation.location.vectors import frames
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
-
-_LARGEST = 4e8  # numbers in a data set (3.2 GB)
-_CHUNK = 2_000_000  # numbers in memory at once besides the data (16 MB)
-_STEPS = 1000
-_DAMPING = 0.5  # share of the old weights, variances and scores; undamped, a mode off the invariant manifold grows
-_PATIENCE, _STRONGER = 400, 0.8  # after so many steps an iteration that circles is damped by this instead
-_TOLERANCE = 1e-4  # a step of k and of v below this, in norm, has converged
 
 
 class Data(NamedTuple):
@@ -70,10 +64,10 @@ def simulate_bayes(task: SingleLocation, model: None, learner: BayesOptimal, opt
         raise InvalidParameter(f"{task!r}: BayesOptimal(alpha=...) needs noise > 0 (see predict).")
     n = round(learner.alpha * options.d)
     mean_length = sum(length * p for length, p in task.length_law)
-    if n * mean_length * options.d > _LARGEST or n < 1:
+    if n * mean_length * options.d > ACCURACY.largest or n < 1:
         raise InvalidParameter(
             f"simulate(d={options.d}): {n} sequences of {mean_length:g} tokens are {n * mean_length * options.d:.3g} "
-            f"numbers; there must be at least one sequence and at most {_LARGEST:.3g} numbers."
+            f"numbers; there must be at least one sequence and at most {ACCURACY.largest:.3g} numbers."
         )
     means, found, unfinished = [], [], 0
     for repeat in range(options.repeats):
@@ -86,9 +80,8 @@ def simulate_bayes(task: SingleLocation, model: None, learner: BayesOptimal, opt
         found.append([k @ k_star, v @ v_star, v @ k_star, k @ v_star, k @ v, k @ k, v @ v])
         options.progress((repeat + 1) / options.repeats)
     risk, overlaps = mean_estimate(np.array(means)), np.array(found)
-    names = ("key", "value", "value_on_key", "key_on_value", "key_dot_value", "key_sq", "value_sq")
-    estimates = {name: mean_estimate(overlaps[:, i]) for i, name in enumerate(names)}
-    note = f"{unfinished} of {options.repeats} runs of AMP did not settle in {_STEPS} steps."
+    estimates = {name: mean_estimate(overlaps[:, i]) for i, name in enumerate(SEVEN)}
+    note = f"{unfinished} of {options.repeats} runs of AMP did not settle in {ACCURACY.bayes_amp_steps} steps."
     return Measurement(
         task,
         model,
@@ -106,15 +99,11 @@ def simulate_bayes(task: SingleLocation, model: None, learner: BayesOptimal, opt
 
 def sample(task: SingleLocation, key: Any, k_star: np.ndarray, v_star: np.ndarray, n: int) -> list[Data]:
     """Return n sequences grouped by length; the number of each length is the expected one, rounded."""
-    shares = np.array([p for _, p in task.length_law])
-    ends = np.round(np.cumsum(shares) * n).astype(int)
-    counts = np.diff(np.concatenate([[0], ends]))
     law, parts = lower(task)[1], []
-    for (length, _), count in zip(task.length_law, counts, strict=True):
-        if count:
-            teachers = jnp.asarray(k_star), jnp.asarray(v_star)
-            x, y, _ = task.draw(jax.random.fold_in(key, length), *teachers, int(count), length, law)
-            parts.append(Data(np.asarray(x), np.asarray(y)))
+    for length, count in task.length_counts(n):
+        teachers = jnp.asarray(k_star), jnp.asarray(v_star)
+        x, y, _ = task.draw(jax.random.fold_in(key, length), *teachers, count, length, law)
+        parts.append(Data(np.asarray(x), np.asarray(y)))
     return parts
 
 
@@ -129,8 +118,8 @@ def amp(task: SingleLocation, alpha: float, data: list[Data]) -> Posterior:
     shifted = alpha * snr if isinstance(task, SpikedSLR) else 0.0
     k, v, V_k, V_v = np.zeros(d), np.zeros(d), 1.0, 1.0
     old = [(np.zeros(part.x.shape[:2]), np.zeros(part.x.shape[:2])) for part in data]
-    for step in range(_STEPS):
-        keep = 0.0 if step == 0 else _DAMPING if step < _PATIENCE else _STRONGER
+    for step in range(ACCURACY.bayes_amp_steps):
+        keep = 0.0 if step == 0 else ACCURACY.bayes_amp_damping if step < ACCURACY.patience else ACCURACY.stronger
         pull_k, pull_v, Lam_k, Lam_v, new = np.zeros(d), np.zeros(d), 0.0, 0.0, []
         place = PlaceNoise(snr, math.sqrt(V_k)) if isinstance(task, MaxSLR) else None
         for part, (g_k, g_v) in zip(data, old, strict=True):
@@ -150,7 +139,7 @@ def amp(task: SingleLocation, alpha: float, data: list[Data]) -> Posterior:
         moved = max(float(np.linalg.norm(next_k - k)), float(np.linalg.norm(next_v - v)))
         k, v = keep * k + (1 - keep) * next_k, keep * v + (1 - keep) * next_v
         V_k, V_v = keep * V_k + (1 - keep) * next_V_k, keep * V_v + (1 - keep) * next_V_v
-        if moved < _TOLERANCE:
+        if moved < ACCURACY.bayes_amp_tolerance:
             return Posterior(k, v, V_k, True)
     return Posterior(k, v, V_k, False)
 
@@ -204,7 +193,7 @@ class PlaceNoise:
 
     def __call__(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return P (n, length) and slope[:, l, j] = d P_l / d w_j (n, length, length), in chunks."""
-        chunks = math.ceil(len(w) * w.shape[1] * max(1, w.shape[1] - 1) * len(self.x) / _CHUNK)
+        chunks = math.ceil(len(w) * w.shape[1] * max(1, w.shape[1] - 1) * len(self.x) / ACCURACY.bayes_amp_chunk)
         parts = [self._chunk(part) for part in np.array_split(w, max(1, min(chunks, len(w))))]
         return np.concatenate([P for P, _ in parts]), np.concatenate([slope for _, slope in parts])
 

@@ -20,13 +20,9 @@ from needlepoint.core.results import Measurement, Trajectory
 from needlepoint.learners import GradientFlow, OnlineSGD, record_steps
 from needlepoint.models.activations import Activation
 from needlepoint.models.attention import KeyValueAttention
+from needlepoint.simulation.location.accuracy import ACCURACY
 from needlepoint.simulation.location.vectors import Vectors, starting_vectors
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
-
-_LARGEST_SAMPLE = 100_000_000
-"""Most token coordinates of a fixed sample (800 MB)."""
-
-_RTOL = 1e-6  # relative tolerance of the integrator, far below the sampling error
 
 
 @rule("simulate", MaxSLR, KeyValueAttention, OnlineSGD)
@@ -66,10 +62,10 @@ def simulate_flow(
     """
     require_free_norms(task, model, learner)
     size = options.samples * options.d * sum(n for n, _ in task.length_law)
-    if size > _LARGEST_SAMPLE:
+    if size > ACCURACY.largest_sample:
         raise InvalidParameter(
             f"simulate(d={options.d}, samples={options.samples}): a sample of {size:.3g} numbers is held at once, at "
-            f"most {_LARGEST_SAMPLE:.3g}; take a smaller d or fewer samples."
+            f"most {ACCURACY.largest_sample:.3g}; take a smaller d or fewer samples."
         )
     vectors = starting_vectors(learner, options.d, options.repeats, options.seed)
     times, d = learner.record_times(), options.d
@@ -82,7 +78,13 @@ def simulate_flow(
             return np.asarray(_velocity(type(model.activation), model.constants(), sample, weights[:d], weights[d:]))
 
         found = integrate.solve_ivp(
-            motion, (0.0, times[-1]), np.concatenate([one.k[0], one.v[0]]), "RK45", times, rtol=_RTOL, atol=1e-2 * _RTOL
+            motion,
+            (0.0, times[-1]),
+            np.concatenate([one.k[0], one.v[0]]),
+            "RK45",
+            times,
+            rtol=ACCURACY.rtol,
+            atol=1e-2 * ACCURACY.rtol,
         )
         for i, weights in enumerate(found.y.T):
             history[:, run, i] = _seven(one._replace(k=weights[None, :d], v=weights[None, d:]))[:, 0]

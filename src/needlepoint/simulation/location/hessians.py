@@ -16,12 +16,10 @@ from needlepoint.learners import Ridge
 from needlepoint.models.activations import Activation
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.precision import float64
+from needlepoint.simulation.location.accuracy import ACCURACY
 from needlepoint.simulation.location.ridge import train
 from needlepoint.simulation.location.ridge_problem import Problem, forward, local_loss
 from needlepoint.tasks.single_location import SingleLocation
-
-_LARGEST_D = 2000  # the Hessian has (2 d)^2 entries (128 MB)
-_BLOCK = 512  # sequences whose products with their small Hessians are in memory at once
 
 
 class InverseHessian(NamedTuple):
@@ -45,10 +43,10 @@ def inverse_hessian_traces(
 
     The data sets are those of `simulate(task, model, learner, d=d, repeats=repeats, seed=seed)`.
     """
-    if not (is_whole(d) and 2 <= d <= _LARGEST_D and is_whole(repeats) and repeats >= 1):
+    if not (is_whole(d) and 2 <= d <= ACCURACY.largest_d and is_whole(repeats) and repeats >= 1):
         raise InvalidParameter(
-            f"inverse_hessian_traces(d={d!r}, repeats={repeats!r}): d must be a whole number from 2 to {_LARGEST_D} "
-            "(the Hessian has (2 d)^2 entries), and repeats one from 1."
+            f"inverse_hessian_traces(d={d!r}, repeats={repeats!r}): d must be a whole number from 2 to "
+            f"{ACCURACY.largest_d} (the Hessian has (2 d)^2 entries), and repeats one from 1."
         )
     rows = []
     for repeat in range(repeats):
@@ -64,7 +62,7 @@ def hessian(problem: Problem, weights: np.ndarray) -> np.ndarray:
     blocks = np.zeros((2, d, 2, d))
     for part in problem.data:
         (curvatures,) = problem.local(_curvatures, part, forward(part.x, weights))
-        for rows in (slice(i, i + _BLOCK) for i in range(0, len(part.y), _BLOCK)):
+        for rows in (slice(i, i + ACCURACY.block) for i in range(0, len(part.y), ACCURACY.block)):
             x = part.x[rows]
             flat = x.reshape(-1, d)
             for a, b in ((0, 0), (0, 1), (1, 1)):

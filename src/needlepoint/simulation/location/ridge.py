@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import NoTheory
 from needlepoint.core.options import SimulationOptions
-from needlepoint.core.overlaps import FIVE, Overlaps, fix_gauge
+from needlepoint.core.overlaps import SEVEN, Overlaps, fix_gauge
 from needlepoint.core.results import Measurement, mean_estimate
 from needlepoint.core.status import Status
 from needlepoint.learners import Ridge
@@ -150,7 +150,7 @@ def fix_sign(activation: Activation, overlaps: dict[str, np.ndarray]) -> dict[st
 def _overlaps(teachers: np.ndarray, weights: np.ndarray) -> dict[str, float]:
     (k_star, v_star), (k, v) = teachers, weights
     seven = (k @ k_star, v @ v_star, v @ k_star, k @ v_star, k @ v, k @ k, v @ v)
-    return {name: float(x) for name, x in zip((*FIVE, "key_sq", "value_sq"), seven, strict=True)}
+    return {name: float(x) for name, x in zip(SEVEN, seven, strict=True)}
 
 
 def _risk(

@@ -12,10 +12,8 @@ import numpy as np
 from needlepoint.channels.proximal import proximal
 from needlepoint.channels.replies import Channel, Sample, reply
 from needlepoint.models.activations import Activation
+from needlepoint.simulation.location.accuracy import ACCURACY
 from needlepoint.simulation.location.ridge_problem import Minimum, Problem, backward, forward, local_loss
-
-_STEPS = 500
-_DAMPING = 0.5  # share of the old state; undamped, modes off the invariant manifold grow and single sequences oscillate
 
 
 def amp(problem: Problem, weights: np.ndarray) -> Minimum:
@@ -30,13 +28,13 @@ def amp(problem: Problem, weights: np.ndarray) -> Minimum:
     V = problem.units[:, 0] ** 2
     old = [np.zeros((len(part.y), 2, part.x.shape[1])) for part in problem.data]
     step = 0
-    while step < _STEPS:
+    while step < ACCURACY.ridge_amp_steps:
         step += 1
         pulled, Lam, new = np.zeros((2, d)), np.zeros(2), []
         for part, g in zip(problem.data, old, strict=True):
             fields = forward(part.x, weights) - V[:, None] * g
             answer, divergences = problem.local(_answer, part, fields, V)
-            g = _DAMPING * g + (1 - _DAMPING) * answer
+            g = ACCURACY.ridge_amp_damping * g + (1 - ACCURACY.ridge_amp_damping) * answer
             pulled += backward(part.x, g) / d
             Lam -= divergences.sum(axis=0) / d
             new.append(g)
@@ -49,8 +47,8 @@ def amp(problem: Problem, weights: np.ndarray) -> Minimum:
             minimum = problem.minimum(target, step)
             if minimum.converged:
                 return minimum
-        weights = _DAMPING * weights + (1 - _DAMPING) * target
-        V = _DAMPING * V + (1 - _DAMPING) / (r + Lam)
+        weights = ACCURACY.ridge_amp_damping * weights + (1 - ACCURACY.ridge_amp_damping) * target
+        V = ACCURACY.ridge_amp_damping * V + (1 - ACCURACY.ridge_amp_damping) / (r + Lam)
     return problem.minimum(weights, step)._replace(converged=False)
 
 

@@ -14,15 +14,11 @@ import numpy as np
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.lowering import lower
 from needlepoint.models.activations import Activation
+from needlepoint.simulation.location.accuracy import ACCURACY
 from needlepoint.simulation.location.bayes_amp import Data
 from needlepoint.tasks.single_location import SingleLocation
 
 LARGEST = 4e8  # numbers in a data set (3.2 GB)
-_DRAWN = 256  # sequences drawn at once, so that one compilation serves every n and copies are small
-_DRAWN_NUMBERS = 4_000_000  # fewer sequences are drawn at once if they have more numbers than this (32 MB)
-_CACHED = 2**18  # numbers in a block that is multiplied by k and by v while it is in the cache (2 MB)
-_PADDED = 8192  # sequences whose small derivatives are taken at once; fewer are padded to a power of two
-_TOLERANCE = 1e-6  # see `Problem.tolerance`
 
 
 class Minimum(NamedTuple):
@@ -66,7 +62,7 @@ class Problem:
     def tolerance(self) -> float:
         """The norm of the gradient, in `units`, below which the weights are a minimum. Half its square is about the
         energy above the minimum: 1e-12 of the energy of predicting 0."""
-        return _TOLERANCE * float(np.sqrt(2 * self.energy_at_zero))
+        return ACCURACY.ridge_problem_tolerance * float(np.sqrt(2 * self.energy_at_zero))
 
     def minimum(self, weights: np.ndarray, steps: int) -> Minimum:
         """Return these weights with their energy, and whether the gradient vanishes there."""
@@ -95,7 +91,7 @@ class Problem:
     def local(self, function: Any, part: Data, fields: np.ndarray, *more: Any) -> list[np.ndarray]:
         """Return function(activation, constants, fields, y, *more): arrays over the sequences of one length."""
         n = len(part.y)
-        block = min(_PADDED, 1 << max(6, (n - 1).bit_length()))
+        block = min(ACCURACY.padded, 1 << max(6, (n - 1).bit_length()))
         found = []
         for start in range(0, n, block):
             y, inside = part.y[start : start + block], fields[start : start + block]
@@ -116,15 +112,10 @@ def draw_problem(
     v_star: np.ndarray,
 ) -> Problem:
     """Return a problem with n sequences of the task; the number of each length is the expected one, rounded."""
-    shares = np.array([p for _, p in task.length_law])
-    ends = np.round(np.cumsum(shares) * n).astype(int)
-    counts = np.diff(np.concatenate([[0], ends]))
     d, data = len(k_star), []
-    for (length, _), count in zip(task.length_law, counts, strict=True):
-        if not count:
-            continue
+    for length, count in task.length_counts(n):
         part = Data(np.empty((count, length, d)), np.empty(count))
-        block = max(1, min(_DRAWN, _DRAWN_NUMBERS // (length * d)))
+        block = max(1, min(ACCURACY.drawn, ACCURACY.drawn_numbers // (length * d)))
         for i, start in enumerate(range(0, count, block)):
             here = jax.random.fold_in(jax.random.fold_in(key, length), i)
             x, y = _draw(type(task), block, length, lower(task)[1], here, k_star, v_star)
@@ -166,7 +157,7 @@ def backward(x: np.ndarray, slopes: np.ndarray) -> np.ndarray:
 
 
 def _rows(x: np.ndarray) -> Iterator[slice]:
-    step = max(1, _CACHED // (x.shape[1] * x.shape[2]))
+    step = max(1, ACCURACY.cached // (x.shape[1] * x.shape[2]))
     return (slice(i, i + step) for i in range(0, len(x), step))
 
 

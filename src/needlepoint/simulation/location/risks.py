@@ -20,13 +20,9 @@ from needlepoint.core.status import Status
 from needlepoint.learners import BayesOptimal, Population
 from needlepoint.models.activations import Activation
 from needlepoint.models.attention import KeyValueAttention, LinearRegression
+from needlepoint.simulation.location.accuracy import ACCURACY
 from needlepoint.simulation.location.vectors import frames, with_overlaps
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
-
-_LARGEST_SEQUENCE = 100_000_000
-"""Most token coordinates of one sequence (800 MB)."""
-_CHUNK = 4_000_000
-"""Token coordinates of a chunk of sequences, which is in memory at once (32 MB)."""
 
 
 @rule("simulate", SpikedSLR, KeyValueAttention, Population)
@@ -116,10 +112,10 @@ def sum_chunks(
     width: int,
     reduce: Callable[[np.ndarray], np.ndarray],
 ) -> np.ndarray:
-    """Return the sum of reduce(draw(key, size)) over n sequences, in chunks of at most _CHUNK numbers; a sequence has
-    `width` numbers."""
+    """Return the sum of reduce(draw(key, size)) over n sequences of `width` numbers each, in chunks of at most
+    `ACCURACY.risks_chunk` numbers."""
     key = jax.random.fold_in(jax.random.fold_in(key, tag[0]), tag[1])
-    chunk = max(1, min(n, _CHUNK // width))
+    chunk = max(1, min(n, ACCURACY.risks_chunk // width))
     total: Any = 0.0
     for i, start in enumerate(range(0, n, chunk)):
         size = min(chunk, n - start)
@@ -132,22 +128,22 @@ def _repeat(
 ) -> np.ndarray:
     """Return the mean squared error of each repeat, (repeats,), over `samples` sequences of every length, in chunks."""
     longest = task.longest
-    if longest * options.d > _LARGEST_SEQUENCE:
+    if longest * options.d > ACCURACY.largest_sequence:
         raise InvalidParameter(
             f"simulate(d={options.d}): a sequence of {longest} tokens has {longest * options.d:.3g} numbers; "
-            f"at most {_LARGEST_SEQUENCE:.3g} are sampled at once."
+            f"at most {ACCURACY.largest_sequence:.3g} are sampled at once."
         )
     means = np.zeros(options.repeats)
     key = jax.random.key(options.seed)
     for repeat in range(options.repeats):
         for length, probability in task.length_law:
-            chunk = max(1, min(options.samples, _CHUNK // (length * options.d)))
+            chunk = max(1, min(options.samples, ACCURACY.risks_chunk // (length * options.d)))
             total = sum_chunks(
                 lambda k, n, repeat=repeat, length=length: np.asarray(errors(k, repeat, n, length)),
                 key,
                 (repeat, length),
                 options.samples,
-                max(1, _CHUNK // chunk),
+                max(1, ACCURACY.risks_chunk // chunk),
                 np.sum,
             )
             means[repeat] += probability * float(total) / options.samples

@@ -20,12 +20,10 @@ from needlepoint.learners import BayesOptimal
 from needlepoint.numerics.freeprob import FreeSum
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 from needlepoint.tasks.targets import Eigenvalues
+from needlepoint.theory.indexed.accuracy import ACCURACY
 from needlepoint.theory.indexed.doubt import not_gaussian
 from needlepoint.theory.indexed.quadrature import losses
 from needlepoint.theory.indexed.spectrum import LEVELS
-
-_ROUNDING = 1e-9  # error of the results, relative to Q, the mean square of the target with half the label noise
-_WIDEST = 1e12  # largest tau that is searched, relative to the mean square of the target
 
 
 @rule("predict", AttentionIndexed, None, BayesOptimal)
@@ -39,7 +37,7 @@ def predict_bayes(task: AttentionIndexed, model: None, learner: BayesOptimal, op
     Q0 = task.target.law.square
     tau = 0.0 if learner.alpha is None else noise_for(task, learner.alpha)
     error = max(least_error(task, tau), 0.0) if tau else 0.0
-    rounding = _ROUNDING * (Q0 + task.noise_var / 2)
+    rounding = ACCURACY.bayes_rounding * (Q0 + task.noise_var / 2)
     risk, clean = predictive_risks(task, Q0 - error, options.seed)
     notes = ()
     if tau == 0.0 and learner.alpha is not None:
@@ -133,7 +131,7 @@ def noise_for(task: AttentionIndexed, alpha: float) -> float:
         return math.log(samples_for(task, math.exp(log_tau)) / alpha)
 
     low = high = math.log(law.square)
-    while gap(high) > 0 and high < math.log(_WIDEST * law.square):
+    while gap(high) > 0 and high < math.log(ACCURACY.widest * law.square):
         high += 2.0
     while gap(low) < 0:
         low -= 2.0

@@ -9,14 +9,12 @@ from needlepoint.models.attention import DirectAttention
 from needlepoint.numerics.freeprob import FreeSum
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 from needlepoint.theory.indexed import quadratic_loss, quadrature
+from needlepoint.theory.indexed.accuracy import ACCURACY
 from needlepoint.theory.indexed.equations import Equations, Learned, Model
 from needlepoint.theory.indexed.fields import Means, State
 from needlepoint.theory.indexed.quadratic_loss import Cut
 from needlepoint.theory.indexed.solutions import Outcome, Solution, outcome
 from needlepoint.theory.indexed.spectrum import spread
-
-_ROUNDING = 1e-9  # error of numbers that come from a root, relative to the larger of them and Q; 1e-10 was seen
-_SETTLED = 1e-7  # largest residual of the equations, relative to Q, at which they count as solved
 
 
 def one_token(task: AttentionIndexed, model: Model, alpha: float, penalty: float) -> Solution:
@@ -81,14 +79,14 @@ def _solution(equations: Equations, state: State, learned: Learned, means: Means
     tied = not isinstance(equations.model, DirectAttention)
     value = outcome(equations, state, learned, means)
     # a small number is the difference of numbers of the size of Q, and has their rounding
-    error = Outcome(*(_ROUNDING * max(abs(x), scale) + residual for x in value))
-    error = error._replace(rank=_ROUNDING + residual, rivals=0.0)
+    error = Outcome(*(ACCURACY.closed_form_rounding * max(abs(x), scale) + residual for x in value))
+    error = error._replace(rank=ACCURACY.closed_form_rounding + residual, rivals=0.0)
     return Solution(
         state,
         learned,
         value,
         error,
-        Status.CONVERGED if residual <= _SETTLED * scale else Status.MAX_STEPS,
+        Status.CONVERGED if residual <= ACCURACY.closed_form_settled * scale else Status.MAX_STEPS,
         residual,
         spread(law, learned.delta, learned.eps) / (2 * a) if tied else 2 * a * kept**2,
     )

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from needlepoint.models.attention import TiedAttention
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 from needlepoint.tasks.targets import Eigenvalues
+from needlepoint.theory.indexed.accuracy import ACCURACY
 from needlepoint.theory.indexed.equations import Model
 from needlepoint.theory.indexed.solutions import Solution
 
 MANY = 1e-3
 """Share of sequences with more than one minimum above which a solution is not trusted."""
 
-_LIST = 20  # a list of at least so many eigenvalues is probably a whole spectrum, not a few kinds of eigenvalues
 
 HEAVY = 0.05
 """Concentration of the target (a twelfth of the scores' excess kurtosis) above which scores are not Gaussian enough."""
@@ -90,7 +90,7 @@ def advice(task: AttentionIndexed) -> tuple[str, ...]:
         return ()
     d = task.target.smallest_d
     c = task.target.concentration_at(d)
-    if d < _LIST or c < HEAVY:
+    if d < ACCURACY.whole_spectrum or c < HEAVY:
         return ()
     off = 100 * heavy_shares(c)["risk"]
     return (

@@ -13,14 +13,10 @@ from needlepoint.models.attention import DirectAttention, TiedAttention
 from needlepoint.numerics.fixed_points import FixedPoints, anderson, jacobian
 from needlepoint.numerics.freeprob import FreeSum, Truncated
 from needlepoint.tasks.attention_indexed import AttentionIndexed
+from needlepoint.theory.indexed.accuracy import ACCURACY
 from needlepoint.theory.indexed.fields import Base, Means, State, means, means_of_nothing, response, starts, test_losses
 
 Model = TiedAttention | DirectAttention
-
-_LEAST = 1e-12  # lower bound of the conjugate m, the pull towards the target, which is positive at a solution
-_FLATTEST = 1e-12  # lower bound of the conjugate Sigma, a curvature
-_ROUGH, _MOST = 1e-4, 80  # step at which the Jacobian is computed, and most steps of each iteration
-_ENOUGH = 1e-3  # a step that may end the iteration if it stops shrinking, because minima jump from node to node
 
 
 class Learned(NamedTuple):
@@ -91,7 +87,7 @@ class Equations:
         $\epsilon = 2\tilde\lambda/\hat m$, $\eta = \hat m/\hat\Sigma$; direct $\eta = \hat m/(\hat\Sigma + 4\lambda)$,
         $\epsilon = 0$."""
         m, q, Sigma = (self.alpha * x for x in (found.m, found.q, found.Sigma))
-        m, Sigma = max(m, _LEAST), max(Sigma, _FLATTEST)
+        m, Sigma = max(m, ACCURACY.equations_least), max(Sigma, ACCURACY.flattest)
         if isinstance(self.model, DirectAttention):
             return Learned(m, q, Sigma, math.sqrt(q) / m, 0.0, m / (Sigma + 4 * self.penalty))
         return Learned(m, q, Sigma, math.sqrt(q) / m, 2 * self.penalty / m, m / Sigma)
@@ -131,11 +127,13 @@ def fixed_point(equations: Equations, start: State, tol: float, slope: np.ndarra
     x = np.repeat(pack(start, equations.numbers["Q"])[None], len(equations.rules), axis=0)
     if slope is None:
         one = replace(equations, rules=equations.rules[:1])  # the first rule's minima stay known
-        found = anderson(one.map, x[:1], tol=_ROUGH, most=_MOST)
+        found = anderson(one.map, x[:1], tol=ACCURACY.equations_rough, most=ACCURACY.most)
         slope, x = jacobian(one.map, found.x[0]), np.repeat(found.x, len(x), axis=0)
     slopes = np.repeat(slope[None], len(x), axis=0)
-    near = anderson(equations.map, x, tol=tol, most=_MOST, slope=slopes, enough=_ENOUGH)
-    last = anderson(replace(equations, minima=None).map, near.x, tol=tol, most=_MOST, slope=slopes, enough=_ENOUGH)
+    near = anderson(equations.map, x, tol=tol, most=ACCURACY.most, slope=slopes, enough=ACCURACY.enough)
+    last = anderson(
+        replace(equations, minima=None).map, near.x, tol=tol, most=ACCURACY.most, slope=slopes, enough=ACCURACY.enough
+    )
     return Found(last, slope)
 
 

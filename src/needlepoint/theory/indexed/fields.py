@@ -12,16 +12,13 @@ import numpy as np
 
 from needlepoint.channels.matrix_proximal import attention, descend, loss, pull
 from needlepoint.numerics.gaussian import sobol_normals
+from needlepoint.theory.indexed.accuracy import ACCURACY
 
 BLOCK = 1024
 """Nodes that are computed at once: blocks have one shape, so that every number of tokens compiles once."""
 
-_CUT = 1e-8  # weight of a node, relative to the largest, below which it is left out
-RADIUS = math.sqrt(-2 * math.log(_CUT))
-"""Radius of a lattice, where the Gaussian weight is _CUT."""
-
-_FAR = 1e-4  # last step, relative to 1 + the largest coordinate, above which a minimum has not converged
-_APART = 1e-3  # distance, relative to 1 + the largest coordinate, above which two ends are different minima
+RADIUS = math.sqrt(-2 * math.log(ACCURACY.cut))
+"""Radius of a lattice, where the Gaussian weight is ACCURACY.cut."""
 
 
 class State(NamedTuple):
@@ -69,7 +66,7 @@ def lattice(spacing: float) -> tuple[Base, ...]:
     x1, x2, y1, y2 = (g.ravel() for g in np.meshgrid(half, half, both, both, indexing="ij"))
     weight = np.exp(-(x1**2 + x2**2 + y1**2 + y2**2) / 2)
     # the farthest nodes come last, so that only the few blocks that they fill take many steps
-    kept = np.argsort(-weight, kind="stable")[: np.count_nonzero(weight > _CUT)]
+    kept = np.argsort(-weight, kind="stable")[: np.count_nonzero(weight > ACCURACY.cut)]
     return _blocks(weight[kept], np.stack([x1, x2])[:, kept], np.stack([y1, y2])[:, kept])
 
 
@@ -126,7 +123,7 @@ def means(tokens: int, law: dict[str, Any], state: State, base: Base, known: Any
     first = ends.height[0] <= ends.height[1]
     z, left = jnp.where(first, *ends.scores), jnp.where(first, *ends.left)
     gap = jnp.max(jnp.abs(ends.scores[0] - ends.scores[1]), axis=0)
-    rivals = gap > _APART * (1 + jnp.max(jnp.abs(z), axis=0))
+    rivals = gap > ACCURACY.apart * (1 + jnp.max(jnp.abs(z), axis=0))
     g = (z - omega) / state.Sigma
 
     def mean(x: Any) -> Any:
@@ -141,7 +138,7 @@ def means(tokens: int, law: dict[str, Any], state: State, base: Base, known: Any
         -dot(g, xi) / s,
         mean(loss(tokens, beta, labels, z)),
         mean(rivals),
-        mean(left > _FAR * (1 + jnp.max(jnp.abs(z), axis=0))),
+        mean(left > ACCURACY.far * (1 + jnp.max(jnp.abs(z), axis=0))),
     )
     return found, ends.scores
 

@@ -22,6 +22,7 @@ from needlepoint.models.attention import DirectAttention, TiedAttention
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 from needlepoint.tasks.targets import Eigenvalues
 from needlepoint.theory.indexed import quadratic_loss
+from needlepoint.theory.indexed.accuracy import ACCURACY
 from needlepoint.theory.indexed.closed_form import interpolating, one_token
 from needlepoint.theory.indexed.doubt import advice, doubts
 from needlepoint.theory.indexed.equations import Model
@@ -38,10 +39,6 @@ METRICS = {
     "rank_fraction": "rank",
 }
 """The name in `Outcome` of every metric."""
-
-_REALISED = 0  # level of the integration rule for a repeat's own prediction: only its difference to the limit is used
-_ROUGH = 1e-2  # tolerance of the solutions in the search for the best penalty
-_PENALTIES = (1e-4, 30.0)  # bounds of that search, for lam times `unit`
 
 
 @rule("predict", AttentionIndexed, TiedAttention, Ridge)
@@ -81,7 +78,7 @@ def realise_indexed(prediction: Prediction, measurement: Measurement) -> dict[st
 
     assert isinstance(prediction.overlaps, IndexedOverlaps)
     assert prediction.spectrum is not None
-    limit = _solved(task, model, learner.alpha, penalty, options, level=_REALISED)
+    limit = _solved(task, model, learner.alpha, penalty, options, level=ACCURACY.realised)
     coarse = numbers(limit.value, _spectrum(task, model, limit))
     fine = {name: prediction.metrics[name].value for name in METRICS}
     fine |= {"m": prediction.overlaps.m, "q": prediction.overlaps.q, **_groups(prediction.spectrum, d)}
@@ -90,7 +87,7 @@ def realise_indexed(prediction: Prediction, measurement: Measurement) -> dict[st
     for values in dict.fromkeys(targets):
         own = task.replace(target=Eigenvalues(values))
         alpha = round(learner.alpha * d * d) / d**2
-        near = _solved(own, model, alpha, penalty, options, limit, _REALISED)
+        near = _solved(own, model, alpha, penalty, options, limit, ACCURACY.realised)
         mine = numbers(near.value, _spectrum(own, model, near))
         found[values] = {name: fine[name] + mine[name] - coarse[name] for name in fine}
     return {name: np.array([found[values][name] for values in targets]) for name in fine}
@@ -164,10 +161,12 @@ def best_penalty(
         nonlocal tried
         options.progress(tried / (tried + 5))  # the number of trials is not known beforehand
         tried += 1
-        found = solve(task, model, alpha, unit(model) * math.exp(log_lam), tol=_ROUGH, seed=options.seed)
+        found = solve(
+            task, model, alpha, unit(model) * math.exp(log_lam), tol=ACCURACY.prediction_rough, seed=options.seed
+        )
         return found.value.test
 
-    low, high = (math.log(x / unit(model)) for x in _PENALTIES)
+    low, high = (math.log(x / unit(model)) for x in ACCURACY.penalties)
     found: Any = optimize.minimize_scalar(risk, bounds=(low, high), method="bounded", options={"xatol": 0.02})
     at_the_end = min(found.x - low, high - found.x) < 0.1
     lam = math.exp(found.x)

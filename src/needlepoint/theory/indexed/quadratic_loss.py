@@ -15,17 +15,9 @@ from scipy.optimize import elementwise
 
 from needlepoint.numerics.free_atoms import Atoms
 from needlepoint.numerics.freeprob import FreeSum, Truncated
-
-_SMALLEST, _LARGEST = 1e-9, 1e9  # bounds of delta, relative to sqrt(Q)
-_TINY = 1e-4  # relative to sqrt(Q / 2a): a smaller delta is no start, the sign of the balance may be rounding there
-_STEPS = 100  # most steps of Newton's method
-_RAYS = 9  # points of the grid of t = eps / delta, between two of which the best one is then searched for
-_NEAR = 2e-10  # step of log(delta) below which it may end by the rule in `on_ray`
-_SETTLED = 1e-12  # a step of log(delta) below this has converged
-
+from needlepoint.theory.indexed.accuracy import ACCURACY
 
 _SEMICIRCLE = Atoms([0.0])
-_BEYOND = 1e-7  # the first t that is tried is this far above the largest one whose ray has no root
 
 
 class Cut(NamedTuple):
@@ -53,13 +45,13 @@ def on_ray(law: FreeSum, t: Any, a: Any, Q: Any, near: np.ndarray | None = None)
     a delta to begin with.
     """
     t, a, Q = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (t, a, Q)))
-    low, high = (np.log(Q) / 2 + np.log(end) for end in (_SMALLEST, _LARGEST))
+    low, high = (np.log(Q) / 2 + np.log(end) for end in (ACCURACY.smallest, ACCURACY.largest))
     x = np.log(Q / (2 * a)) / 2  # the root if everything is cut off, J = 0
     if near is not None and np.shape(near) == x.shape:
-        x = np.where(near > _TINY * np.exp(x), np.log(near), x)
+        x = np.where(near > ACCURACY.tiny * np.exp(x), np.log(near), x)
     cut = Cut(x, x, law.truncated(1.0, 0.0))
     last = np.full(t.shape, np.inf)
-    for _ in range(_STEPS):
+    for _ in range(ACCURACY.steps):
         delta = np.exp(x)
         cut = Cut(delta, t * delta, law.truncated(delta, t * delta))
         at, value = cut.at, cut.balance(a, Q)
@@ -69,9 +61,12 @@ def on_ray(law: FreeSum, t: Any, a: Any, Q: Any, near: np.ndarray | None = None)
             new = x - value / slope
         new = np.where((new > low) & (new < high), new, (low + high) / 2)
         step = np.abs(new - x)
-        # below _NEAR, a step that no longer shrinks is rounding, and after one that shrank a hundredfold the next step
-        # of Newton's method would be negligible
-        if np.all((step <= _SETTLED) | ((step < _NEAR) & ((step >= last) | (step < last / 100)))):
+        # below `near`, a step that no longer shrinks is rounding, and after one that shrank a hundredfold the next
+        # step of Newton's method would be negligible
+        if np.all(
+            (step <= ACCURACY.quadratic_loss_settled)
+            | ((step < ACCURACY.near) & ((step >= last) | (step < last / 100)))
+        ):
             return cut
         x, last = new, step
     return cut
@@ -85,7 +80,7 @@ def _first_ray(a: np.ndarray) -> np.ndarray:
 
     none = gap(0.0, a) > 0
     found = elementwise.find_root(gap, (np.zeros(a.shape), np.full(a.shape, 2.0)), args=(np.where(none, a, 0.125),))
-    return np.where(none, found.x + _BEYOND, 0.0)
+    return np.where(none, found.x + ACCURACY.beyond, 0.0)
 
 
 class _Rays:
@@ -182,9 +177,9 @@ def best(law: FreeSum, a: Any, Q: Any) -> Cut:
     start = _first_ray(a)
     widest = np.sqrt(Q / (2 * a))
     end = np.vectorize(lambda w: law.support(float(w))[-1, 1] / float(w), otypes=[float])(widest)
-    rays = start + np.linspace(1.0, 0.0, _RAYS).reshape(-1, *[1] * a.ndim) * np.maximum(end - start, 0.0)
+    rays = start + np.linspace(1.0, 0.0, ACCURACY.rays).reshape(-1, *[1] * a.ndim) * np.maximum(end - start, 0.0)
     lowest = np.argmin([along(t, a, Q).delta for t in rays], axis=0)[None]
-    high, low = (np.take_along_axis(rays, np.clip(lowest + i, 0, _RAYS - 1), axis=0)[0] for i in (-1, 1))
+    high, low = (np.take_along_axis(rays, np.clip(lowest + i, 0, ACCURACY.rays - 1), axis=0)[0] for i in (-1, 1))
     found = elementwise.find_root(rise, (low, high), args=(a, Q), tolerances={"xatol": 1e-9, "xrtol": 1e-9})
     cut = along(np.where(found.success, found.x, np.take_along_axis(rays, lowest, axis=0)[0]), a, Q)
     if np.all(cut.stiffness(a) >= 0):

@@ -14,6 +14,7 @@ from needlepoint.core.errors import NoTheory
 from needlepoint.core.estimates import Estimate
 from needlepoint.numerics.gaussian import sobol_normals
 from needlepoint.tasks.attention_indexed import AttentionIndexed
+from needlepoint.theory.indexed.accuracy import ACCURACY
 from needlepoint.theory.indexed.fields import RADIUS, Base, lattice, scrambled
 
 Rule = tuple[Base, ...]
@@ -32,16 +33,6 @@ SMOOTH, JUMPING = (0.5, 0.2), (2.0, 1.0)
 """The error of a lattice is the larger of these multiples of the last change and of the change before. SMOOTH is for
 analytic integrands, JUMPING for minima that jump between nodes, where changes fall slowly and can be small by chance.
 """
-
-_SPACINGS = (1.0, 0.8, 0.6, 0.5, 0.42, 0.36, 0.31)  # of the lattice for two tokens, at inverse temperature 1
-_LEVELS = (10, 12, 14)  # log2 of the Sobol points per scrambling
-_SCRAMBLES = 8
-_NODES = 2e6  # most nodes of a lattice (80 MB)
-_CUT_OFF = 1e-6  # bound of the share of a mean that lies beyond the lattice's radius
-_ROWS = 2**21  # about how many normals one scrambling of rows of scores has (16 MB)
-_PLANES = (240, 530, 1170)  # nodes along each axis of the plane of two score differences, coarse to fine
-_EDGE = 8.5  # end of each axis in standard deviations: 1e-16 of the weight lies beyond
-_PAIR_ROUNDING = 1e-14  # absolute rounding error of a loss on the plane
 
 
 class Levels(Sequence[tuple[Rule, ...]]):
@@ -75,9 +66,14 @@ def rule_levels(task: AttentionIndexed, seed: int) -> Levels:
         )
     if on_lattice(task):
         sharp = max(1.0, math.sqrt(task.beta_star))  # steeper labels need a finer lattice
-        spacings = [h / sharp for h in _SPACINGS if _nodes(h / sharp) <= _NODES]
+        spacings = [h / sharp for h in ACCURACY.spacings if _nodes(h / sharp) <= ACCURACY.nodes]
         return Levels([functools.partial(_one_lattice, h) for h in spacings])
-    return Levels([functools.partial(scrambled, round(task.components), level, _SCRAMBLES, seed) for level in _LEVELS])
+    return Levels(
+        [
+            functools.partial(scrambled, round(task.components), level, ACCURACY.scrambles, seed)
+            for level in ACCURACY.levels
+        ]
+    )
 
 
 def _one_lattice(spacing: float) -> tuple[Rule, ...]:
@@ -103,7 +99,7 @@ def combined(
     if len(coarser) < 2:
         return values, np.full_like(values, np.inf)
     last, before = np.abs(values - coarser[-1]), np.abs(coarser[-1] - coarser[-2])
-    return values, np.maximum(falls[0] * last, falls[1] * before) + _CUT_OFF * np.abs(values)
+    return values, np.maximum(falls[0] * last, falls[1] * before) + ACCURACY.cut_off * np.abs(values)
 
 
 def losses(task: AttentionIndexed, beta: float, m: float, q: float, seed: int) -> tuple[Estimate, Estimate]:
@@ -123,15 +119,18 @@ def _losses_of_pairs(task: AttentionIndexed, beta: float, m: float, q: float, _:
     Q0 = task.target.law.square
     found = []
     for Q in (Q0 + task.noise_var / 2, Q0):
-        coarse, middle, fine = (_pair_loss(task.beta_star, beta, Q, m, q, n) for n in _PLANES)
+        coarse, middle, fine = (_pair_loss(task.beta_star, beta, Q, m, q, n) for n in ACCURACY.planes)
         # sums converge very fast for a smooth function but like 1/n for a step; one change can be small by chance
-        error = max(abs(fine - middle), abs(middle - coarse) * _PLANES[0] / _PLANES[2]) + _PAIR_ROUNDING
+        error = (
+            max(abs(fine - middle), abs(middle - coarse) * ACCURACY.planes[0] / ACCURACY.planes[2])
+            + ACCURACY.pair_rounding
+        )
         found.append(Estimate(fine, error))
     return found[0], found[1]
 
 
 def _pair_loss(beta_star: float, beta: float, Q: float, m: float, q: float, nodes: int) -> float:
-    x = np.linspace(-_EDGE, _EDGE, nodes)
+    x = np.linspace(-ACCURACY.edge, ACCURACY.edge, nodes)
     weights = np.exp(-(x**2) / 2)
     weights /= weights.sum()
     away = m / math.sqrt(Q) * x[:, None] + math.sqrt(max(q - m * m / Q, 0.0)) * x[None, :]
@@ -149,10 +148,10 @@ def _losses_by_rows(task: AttentionIndexed, beta: float, m: float, q: float, see
             f"{task!r}: test errors of {T} tokens are not computed, those of at most {MOST_IN_A_ROW} are; "
             "thresholds(...) needs none."
         )
-    points = int(np.clip(math.log2(_ROWS / (2 * T)), 8, _LEVELS[-1]))
+    points = int(np.clip(math.log2(ACCURACY.rows / (2 * T)), 8, ACCURACY.levels[-1]))
     diagonal = np.where(np.arange(T) == 0, math.sqrt(2.0), 1.0)
     rows = []
-    for normals in sobol_normals(2 * T, points, _SCRAMBLES, seed):
+    for normals in sobol_normals(2 * T, points, ACCURACY.scrambles, seed):
         x, y = diagonal * normals[:, :T], diagonal * normals[:, T:]
         rows.append([_row_loss(task.beta_star, beta, Q, m, q, x, y) for Q in (Q0 + task.noise_var / 2, Q0)])
     values, errors = combined(T * np.array(rows), ())

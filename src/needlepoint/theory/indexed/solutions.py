@@ -14,6 +14,7 @@ from needlepoint.core.results import Progress, silent
 from needlepoint.core.status import Status
 from needlepoint.models.attention import DirectAttention
 from needlepoint.tasks.attention_indexed import AttentionIndexed
+from needlepoint.theory.indexed.accuracy import ACCURACY
 from needlepoint.theory.indexed.equations import Equations, Learned, Model, fixed_point, unpack
 from needlepoint.theory.indexed.fields import Means, State
 from needlepoint.theory.indexed.quadrature import JUMPING, SMOOTH, STEEPEST, Rule, combined, on_lattice, rule_levels
@@ -24,14 +25,6 @@ TOLERANCE = 1e-4
 
 ROUGH = 1e-3
 """The same with scrambled Sobol points."""
-
-_SETTLED = 1e-9  # a step of the coordinates below this has converged
-_JUMPS = 1e-3  # largest step that is accepted as solved: minima that jump from node to node keep it from shrinking
-_LITTLE = 1e-6  # step, and q relative to the target's mean square, that tell a solution from S = 0
-_FEW = 1e-7  # share of sequences with more than one minimum above which sums over nodes jump
-_HOPELESS = 0.005  # share of sequences with more than one minimum above which more nodes are not worth it
-_EASY = 0.05  # penalties below this are approached from larger ones
-_PATH = 4.0  # each step on the way divides the penalty by at most this
 
 
 class Outcome(NamedTuple):
@@ -130,7 +123,7 @@ def solve(
         progress((i + 1) / len(levels))
         if found.error.distance <= tol * task.target.law.square:
             return found
-        if found.value.rivals > _HOPELESS and math.isfinite(found.error.distance):
+        if found.value.rivals > ACCURACY.hopeless and math.isfinite(found.error.distance):
             break  # more nodes are not worth it for an answer that will not be trusted
         if tested and before is not None and _next_error(before, found) > tol * task.target.law.square:
             break  # nor are they where the next level would not reach the tolerance either
@@ -168,8 +161,11 @@ def _nothing(equations: Equations, levels: Sequence[tuple[Rule, ...]]) -> Soluti
 
 def _something(equations: Equations, start: State, slope: np.ndarray | None) -> bool:
     """Whether the iteration from `start` converges to a solution other than S = 0."""
-    found, _ = fixed_point(replace(equations, rules=equations.rules[:1]), start, _LITTLE, slope)
-    return bool(np.all(found.residual <= _LITTLE) and np.all(found.x[:, 0] > math.log(_LITTLE * equations.law.square)))
+    found, _ = fixed_point(replace(equations, rules=equations.rules[:1]), start, ACCURACY.little, slope)
+    return bool(
+        np.all(found.residual <= ACCURACY.little)
+        and np.all(found.x[:, 0] > math.log(ACCURACY.little * equations.law.square))
+    )
 
 
 def _approached(equations: Equations) -> State:
@@ -178,8 +174,8 @@ def _approached(equations: Equations) -> State:
     # the mean square of a matrix whose scores reproduce the labels; labels steeper than STEEPEST count as that
     Q0 = one.law.square * (min(one.task.beta_star, STEEPEST) / one.model.beta) ** 2
     start = State(0.5 * math.sqrt(one.law.square * Q0), 0.6 * Q0, 2.0)
-    first = max(one.penalty, _EASY)
-    steps = math.ceil(math.log(first / one.penalty) / math.log(_PATH)) if one.penalty > 0 else 0
+    first = max(one.penalty, ACCURACY.easy)
+    steps = math.ceil(math.log(first / one.penalty) / math.log(ACCURACY.path)) if one.penalty > 0 else 0
     for penalty in np.geomspace(first, one.penalty, steps + 1)[:-1] if steps else ():
         found = fixed_point(replace(one, penalty=float(penalty)), start, 1e-4)
         state = unpack(found.points.x[0], one.numbers["Q"])
@@ -195,19 +191,19 @@ def _at(
     tested: tuple[Rule, ...] = (),
 ) -> Solution:
     """Return the mean of all rules' fixed points with its error; test losses are over the finer rules `tested`."""
-    found, slope = fixed_point(equations, start, _SETTLED, slope)
+    found, slope = fixed_point(equations, start, ACCURACY.solutions_settled, slope)
     states, means, rows = _outcomes(equations, found.x, tested)
     before = () if coarser is None else (*coarser.coarser, np.array(coarser.value))
-    jumps = float(np.max(rows[:, Outcome._fields.index("rivals")])) > _FEW
+    jumps = float(np.max(rows[:, Outcome._fields.index("rivals")])) > ACCURACY.few
     value, error = combined(rows, before, JUMPING if jumps else SMOOTH)
     residual = float(np.max(found.residual))
-    if 100 * _SETTLED < residual <= _JUMPS:
+    if 100 * ACCURACY.solutions_settled < residual <= ACCURACY.jumps:
         # nodes whose minimum jumps keep the steps from shrinking: the Newton step that is left is part of the error
         rest = (replace(equations, minima=None).map(found.x) - found.x) @ np.linalg.inv(np.eye(3) - slope).T
         error = error + 2 * np.max(np.abs(_outcomes(equations, found.x + rest, tested)[2] - rows), axis=0)
     state, average = State(*np.mean(states, axis=0)), Means(*np.mean(means, axis=0))
     learned = equations.learned(average)
-    settled = residual <= _JUMPS and bool(np.all(np.isfinite(rows)))
+    settled = residual <= ACCURACY.jumps and bool(np.all(np.isfinite(rows)))
     return Solution(
         state,
         learned,

@@ -15,13 +15,12 @@ from needlepoint.core.estimates import Estimate
 from needlepoint.core.specs import Spec
 from needlepoint.models.attention import DirectAttention, TiedAttention
 from needlepoint.numerics.freeprob import FreeSum
+from needlepoint.numerics.gaussian import legendre_rule
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 from needlepoint.theory.indexed import bayes as indexed_bayes
+from needlepoint.theory.indexed.accuracy import ACCURACY
 
-_ROUNDING = 1e-13  # relative error of truncated moments at a cut of zero; 3e-15 was seen
-_LEAST = 1e-28  # delta^2 relative to the target's mean square below which the noise is lost in rounding
-_SAME = 1e-9  # ranks over d that differ by less count as equal
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
+_NODES, _WEIGHTS = legendre_rule(40)
 
 
 @dataclass(frozen=True)
@@ -109,14 +108,16 @@ def interpolation(task: AttentionIndexed) -> Edge:
             high += 1.0
         while gap(low) > shift:
             low -= 1.0
-            if low < math.log(_LEAST * law.square) / 2:
+            if low < math.log(ACCURACY.thresholds_least * law.square) / 2:
                 return None
         return optimize.root_scalar(lambda x: gap(x) - shift, bracket=(low, high), xtol=1e-14, rtol=1e-14).root
 
     # the error of the threshold: how far it moves if rounding shifts the gap up or down
-    root, *ends = (crossing(shift) for shift in (0.0, -_ROUNDING * Q, _ROUNDING * Q))
+    root, *ends = (
+        crossing(shift) for shift in (0.0, -ACCURACY.thresholds_rounding * Q, ACCURACY.thresholds_rounding * Q)
+    )
     value, *others = (clean if x is None else alpha(x) for x in (root, *ends))
-    error = max(abs(other - value) for other in others) + _ROUNDING * value
+    error = max(abs(other - value) for other in others) + ACCURACY.thresholds_rounding * value
     if root is None:
         return Edge(Estimate(value, error), (1 + k) / 2)
     delta = math.exp(root)
@@ -152,9 +153,9 @@ def least_trace(k: float) -> tuple[float, float]:
 def _beyond(theta: float, power: int) -> float:
     r"""Return $\int(u - 2\cos\theta)_+^p$ over a semicircle, with $u = 2\cos\phi$; sines of half angles keep all digits
     where $\theta$ is small."""
-    phi = theta * (_NODES + 1) / 2
+    phi = theta * _NODES
     above = 4 * np.sin((theta + phi) / 2) * np.sin((theta - phi) / 2)
-    return float(theta / 2 * _WEIGHTS @ (above**power * 2 / math.pi * np.sin(phi) ** 2))
+    return float(theta * _WEIGHTS @ (above**power * 2 / math.pi * np.sin(phi) ** 2))
 
 
 def _narrow_interpolation(task: AttentionIndexed, width: float) -> tuple[Estimate, tuple[str, ...]]:
@@ -165,7 +166,7 @@ def _narrow_interpolation(task: AttentionIndexed, width: float) -> tuple[Estimat
     $\frac{w(2 - w)}{2N}$.
     """
     full, rank, delta = interpolation(task)
-    if width >= rank - _SAME:
+    if width >= rank - ACCURACY.same:
         return full, ()
     directions = 2 * task.components
     high = min(full.value, width * (2 - width) / directions)
@@ -182,7 +183,7 @@ def _narrow_recovery(task: AttentionIndexed, width: float) -> tuple[Estimate, tu
     A W at least as wide as the target finds it wherever a W of full width does: it is the solution of least trace.
     """
     full, rank, _ = recovery(task)
-    if width >= rank - _SAME:
+    if width >= rank - ACCURACY.same:
         return full, ()
     k = task.target.rank
     if width < k:
@@ -232,9 +233,9 @@ def fitting_at_rank(task: AttentionIndexed, rank: float, delta: float) -> float:
 
 
 def _between(low: float, high: float) -> Estimate:
-    return Estimate((low + high) / 2, (high - low) / 2 * (1 + _ROUNDING))
+    return Estimate((low + high) / 2, (high - low) / 2 * (1 + ACCURACY.thresholds_rounding))
 
 
 def _rounded(value: float) -> Estimate:
     """Return a number from a closed formula, with its rounding error."""
-    return Estimate(value, _ROUNDING * value)
+    return Estimate(value, ACCURACY.thresholds_rounding * value)

@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -228,7 +229,7 @@ def test_halved_steps_do_not_matter_for_two_tokens(snr, key, value):
 def test_a_table_that_is_too_coarse_shows_in_the_difference_of_the_two_rules(snr, monkeypatch):
     """The coarse rule interpolates in a coarser table, so a table's error is part of |fine - coarse|."""
     exact = max_posterior.two_tokens(snr, 0.2, 0.5, 0.85)
-    monkeypatch.setattr(max_posterior, "_B_STEP", 1.5)
+    monkeypatch.setattr(max_posterior, "ACCURACY", replace(max_posterior.ACCURACY, b_step=1.5))
     coarse, fine = (max_posterior.two_tokens(snr, 0.2, 0.5, 0.85, c) for c in (2.0, 1.0))
     assert np.any(np.abs(fine - exact) > 1e-8)
     assert np.all(np.abs(fine - exact) <= np.abs(fine - coarse) + 1e-12)

@@ -1,6 +1,7 @@
 """Normalised kernels by one-token transforms: the Bayes point, direct integrals, sampling, and honest errors."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -215,9 +216,9 @@ def test_long_keys_of_softplus_against_even_steps(task, key, monkeypatch):
 
     graded = means(1.0)
     # negative twin: the same rule with steps that grow far too fast
-    monkeypatch.setattr(kernel_moments, "_BEND", 0.5)
+    monkeypatch.setattr(kernel_moments, "ACCURACY", replace(kernel_moments.ACCURACY, bend=0.5))
     hasty = means(1.0)
-    monkeypatch.setattr(kernel_moments, "_WIDE", 1e9)
+    monkeypatch.setattr(kernel_moments, "ACCURACY", replace(kernel_moments.ACCURACY, wide=1e9))
     even = means(1.0)
     scale = np.abs(even) + 1e-3
     assert np.all(np.abs(graded - even) < 1e-12 * scale)

@@ -10,7 +10,7 @@ import needlepoint as ndl
 from needlepoint.core.overlaps import Overlaps
 from needlepoint.numerics.precision import float64
 from needlepoint.theory.location.moments import weight_moments
-from needlepoint.theory.location.population import infima
+from needlepoint.theory.location.population import infima, off_manifold
 from needlepoint.theory.location.population.best_key import best_on_manifold
 from needlepoint.theory.location.population.first_keys import count_of, least_risks
 from needlepoint.theory.location.population.off_manifold import best_of_all, best_value, quadratic
@@ -351,3 +351,23 @@ def test_a_slope_that_underflows_is_not_converged_and_has_no_error():
     assert math.isinf(found.excess_risk.error)
     with pytest.raises(ndl.NotConverged):
         ndl.predict(task, model, ndl.Population())
+
+
+@pytest.mark.slow
+@pytest.mark.exact
+def test_a_search_off_the_manifold_that_goes_to_infinity_along_it_ends(monkeypatch):
+    """It took over twenty minutes, in steps of one to a key of length 300; the infimum is that of the manifold."""
+    calls = []
+    real = off_manifold.quadratic
+
+    def counted(*args):
+        calls.append(args)
+        return real(*args)
+
+    monkeypatch.setattr(off_manifold, "quadratic", counted)
+    task, model = ndl.MaxSLR(3, math.inf), ndl.KeyValueAttention(ndl.Softplus())
+    found = ndl.predict(task, model, ndl.Population(within="all"))
+    on = ndl.predict(task, model, ndl.Population())
+    assert found.status is on.status is ndl.Status.UNBOUNDED
+    assert found.excess_risk == on.excess_risk
+    assert 100 < len(calls) < 800

@@ -11,12 +11,11 @@ from needlepoint.core.status import Status
 from needlepoint.learners import BayesOptimal
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.location.bayes import spiked_teachers
+from needlepoint.theory.location.bayes.accuracy import ACCURACY
 from needlepoint.theory.location.moments import place_race
 
 SMALLEST = 1e-30
 """Below this bound the Bayes excess risk is not integrated; the bound itself is reported."""
-
-_ROUNDING = 1e-13  # relative error of eq:max-bayes, whose rules are exact to rounding: see its test against 30 digits
 
 
 def predict_known(task: SingleLocation, model: None, learner: BayesOptimal, options: PredictionOptions) -> Prediction:
@@ -47,7 +46,9 @@ def known_teachers(task: SingleLocation, d: int) -> tuple[Estimate, tuple[str, .
         value, coarse = (
             sum(p * place_race.bayes_excess_risk(task.snr, n, step) for n, p in task.length_law) for step in (0.05, 0.1)
         )
-        return Estimate(value, abs(value - coarse) + _ROUNDING * value + place_race.TAIL * task.longest), ()
+        return Estimate(
+            value, abs(value - coarse) + ACCURACY.given_teachers_rounding * value + place_race.TAIL * task.longest
+        ), ()
     assert isinstance(task, SpikedSLR)
     return _at_dimension(task, d)
 

@@ -19,16 +19,11 @@ from needlepoint.core.errors import NoTheory
 from needlepoint.numerics.gaussian import lattice, sobol_normals, trapezoid_rule
 from needlepoint.numerics.precision import float64
 from needlepoint.tasks.single_location import MaxSLR
+from needlepoint.theory.location.bayes.accuracy import ACCURACY
 from needlepoint.theory.location.bayes.spiked_posterior import FieldMeans, Table
 from needlepoint.theory.location.moments.place_race import utility_law
 
 SCRAMBLES = 16
-_POINTS, _SEARCH_POINTS = 11, 10  # log2 of the key fields of one scrambling
-_DRAWS, _SEARCH_DRAWS = 16, 4  # draws of the value fields for each key field: they vary more, and cost less
-_CHUNK = 2**21  # numbers held at once
-_LONGEST = 200
-_NEVER = 1e-14  # a place of smaller probability does not count
-_B, _B_STEP = (-40.0, 46.0), 0.05  # of `two_tokens`: beyond these b the label rules out one token; table step
 
 
 @float64
@@ -65,7 +60,7 @@ def two_tokens(snr: float, T: float, key: float, value: float, coarseness: float
     """
     weight, P, slope, outside = _two_places(snr, key, coarseness)
     Q = P[::-1]
-    nodes = lattice(*_B, coarseness * _B_STEP)
+    nodes = lattice(*ACCURACY.b, coarseness * ACCURACY.b_step)
     logit, b = np.log(P) - np.log(Q), nodes[:, None]
     less = np.exp(-np.abs(b))
     contrast = np.sign(b) * (1 - less) / np.where(b > 0, P + Q * less, P * less + Q)  # (N_1 - N_2) / Z, max N = 1
@@ -130,9 +125,13 @@ def _two_places(snr: float, key: float, coarseness: float) -> tuple[np.ndarray, 
 @functools.lru_cache(maxsize=8)
 def _normals(length: int, final: bool, seed: int) -> np.ndarray:
     """Return normals (rows, points, dimension): differences of key fields; label noise, value fields of each draw."""
-    if length > _LONGEST:
-        raise NoTheory(f"no state evolution of the max task with {length} tokens; up to {_LONGEST} it is sampled.")
-    rows, points, draws = (SCRAMBLES, _POINTS, _DRAWS) if final else (1, _SEARCH_POINTS, _SEARCH_DRAWS)
+    if length > ACCURACY.longest:
+        raise NoTheory(
+            f"no state evolution of the max task with {length} tokens; up to {ACCURACY.longest} it is sampled."
+        )
+    rows, points, draws = (
+        (SCRAMBLES, ACCURACY.points, ACCURACY.draws) if final else (1, ACCURACY.search_points, ACCURACY.search_draws)
+    )
     draws = max(1, min(draws, 64 // length))  # a long sequence already averages over many places
     points -= (length > 8) + (length > 16)  # and its cost grows as the square of its length
     return sobol_normals(length - 1 + draws * (length + 1), points, rows, seed)
@@ -147,7 +146,7 @@ def _places(snr: float, key: float, normals: np.ndarray, length: int) -> tuple[n
     basis = np.tri(length, k=-1)[1:] - np.diag(i.astype(float), 1)[:-1]
     w = math.sqrt(key) * normals[:, : length - 1] @ (basis / np.sqrt(i * (i + 1))[:, None])
     law = Race(snr, math.sqrt(1 - key), length)
-    parts = [law(part) for part in np.array_split(w, math.ceil(w.size * len(law.x) / _CHUNK))]
+    parts = [law(part) for part in np.array_split(w, math.ceil(w.size * len(law.x) / ACCURACY.max_posterior_chunk))]
     return np.concatenate([P for P, _ in parts]), np.concatenate([C for _, C in parts])
 
 
@@ -198,7 +197,7 @@ def _scores(P: Any, C: Any, draws: Any, spread: Any) -> Any:
         for place in range(length):
             zeta = xi + h[:, place, None] - h
             N = jnp.exp(-(zeta**2) / 2)
-            weight = jnp.where(P[:, place] > _NEVER, P[:, place], 0.0)
+            weight = jnp.where(P[:, place] > ACCURACY.never, P[:, place], 0.0)
             Z = jnp.where(weight > 0, jnp.sum(P * N, axis=1), 1.0)
             slope = N * gain - sum(C[:, :, m] * N[:, m, None] for m in range(length))
             squares = jnp.sum(slope**2, axis=1), jnp.sum((P * N * zeta) ** 2, axis=1)

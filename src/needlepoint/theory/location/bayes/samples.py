@@ -18,19 +18,13 @@ from needlepoint.learners import BayesOptimal
 from needlepoint.numerics.precision import float64
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.location.bayes import given_teachers, max_posterior, spiked_posterior
+from needlepoint.theory.location.bayes.accuracy import ACCURACY
 from needlepoint.theory.location.bayes.spiked_posterior import FieldMeans
 
 UNINFORMED, INFORMED = (1e-2, 1e-2), (1 - 1e-3, 1 - 1e-4)
 """Overlaps (q_k, q_v) that the two branches start from."""
 
 TOLERANCE = 1e-9
-_MOST = 400  # most iterations of a search
-_NEAR = 1e-2  # size of a step of log(q / (1 - q)) below which Newton's method takes over
-_LOWEST = -21.0  # least value of log(q / (1 - q))
-_APART = 1e-4  # overlaps that differ by more are two branches
-_FAR = 1000  # how far Newton's method may go, in units of the last step of the iteration
-_CORRECTIONS = 8  # most corrections with fine integrals
-_ROUNDING = 1e-13  # error of a mean by quadrature that no change of the steps shows
 
 
 @dataclass(frozen=True)
@@ -56,7 +50,7 @@ class Branch:
         """Return whether the two are different fixed points, beyond the errors of both."""
         gaps = abs(self.key - other.key), abs(self.value - other.value)
         noise = self.key_error + other.key_error, self.value_error + other.value_error
-        return any(gap > _APART + 2 * error for gap, error in zip(gaps, noise, strict=True))
+        return any(gap > ACCURACY.apart + 2 * error for gap, error in zip(gaps, noise, strict=True))
 
 
 @rule("predict", SpikedSLR, None, BayesOptimal)
@@ -169,7 +163,7 @@ def error_of(each: np.ndarray) -> float:
     fine = each[:-1]
     if len(fine) > 1:
         return 3 * float(np.std(fine, ddof=1)) / math.sqrt(len(fine))
-    return abs(float(each[0] - each[1])) + _ROUNDING
+    return abs(float(each[0] - each[1])) + ACCURACY.samples_rounding
 
 
 def branch(
@@ -184,7 +178,7 @@ def branch(
     wanted = tol or TOLERANCE
     q, jacobian, settled = _search(task, alpha, np.array(q0), wanted, seed)
     amplify = np.linalg.inv(np.eye(2) - jacobian)
-    corrections = 0 if settled else _CORRECTIONS
+    corrections = 0 if settled else ACCURACY.corrections
     while True:
         found = means(task, q, True, seed)
         rows = evolve(alpha, found)
@@ -192,7 +186,7 @@ def branch(
         residual = float(np.max(np.abs(center - q) / (1 - q)))
         # a residual below a hundredth of the spread between scramblings is small enough
         noise = 0.01 * float(np.max(np.std(rows, axis=0) / (1 - q)))
-        if residual <= max(wanted, noise) or corrections == _CORRECTIONS:
+        if residual <= max(wanted, noise) or corrections == ACCURACY.corrections:
             break
         q, corrections = inside(q + amplify @ (center - q)), corrections + 1
     h = 1e-4 * (1 - q[0])
@@ -227,22 +221,25 @@ def _search(
     Iterates the map, with leaps over most of the way that is left where steps shrink geometrically, and ends with
     Newton's method. Steps are of log(q / (1 - q)), in which overlaps near 1 move as freely as others.
     """
-    z, near, before = np.log(q) - np.log1p(-q), _NEAR, np.full(2, np.nan)
-    for _ in range(_MOST):
+    z, near, before = np.log(q) - np.log1p(-q), ACCURACY.near, np.full(2, np.nan)
+    for _ in range(ACCURACY.samples_most):
         found = means(task, q, False, seed)
-        step = np.maximum(np.log(alpha * np.maximum([found.key[0], found.value[0]], 1e-300)), _LOWEST) - z
+        step = np.maximum(np.log(alpha * np.maximum([found.key[0], found.value[0]], 1e-300)), ACCURACY.lowest) - z
         size = float(np.max(np.abs(step)))
-        near = _NEAR if size > 10 * _NEAR else near
+        near = ACCURACY.near if size > 10 * ACCURACY.near else near
         if size < near:
             end, jacobian, residual = newton(task, alpha, q, tol, seed)
-            ahead = np.all((end - q) * step > -1e-8) and np.max(np.abs(end - q) / (1 - q)) < _FAR * size + 1e-8
+            ahead = (
+                np.all((end - q) * step > -1e-8)
+                and np.max(np.abs(end - q) / (1 - q)) < ACCURACY.samples_far * size + 1e-8
+            )
             if residual <= tol and ahead and float(np.max(np.abs(np.linalg.eigvals(jacobian)))) < 1:
                 return end, jacobian, True
             near = size / 10
         # the map is increasing, so the iteration stays on one side of a fixed point, as does a leap that is not too
         # long; just past the end of a branch steps are small too, but no fixed point is ahead (`past`)
         ratio = float(step @ before) / float(before @ before + 1e-300) if np.all(np.isfinite(before)) else 0.0
-        past = near < _NEAR and ratio > 0.9
+        past = near < ACCURACY.near and ratio > 0.9
         leap = 10.0 if past else 1 + 0.7 * ratio / (1 - ratio) if 0.3 < ratio < 0.97 else 1.0
         leap = max(1.0, min(leap, 0.5 / (size + 1e-300)))
         z, before = z + leap * step, step if leap == 1 else np.full(2, np.nan)

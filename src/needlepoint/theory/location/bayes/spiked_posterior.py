@@ -17,6 +17,7 @@ from needlepoint.core.errors import NoTheory
 from needlepoint.models.activations import Softmax
 from needlepoint.numerics.gaussian import lattice, trapezoid_rule
 from needlepoint.tasks.single_location import SpikedSLR
+from needlepoint.theory.location.bayes.accuracy import ACCURACY
 from needlepoint.theory.location.moments import kernels as kernel_moments
 
 REACH = 9.0
@@ -24,10 +25,6 @@ REACH = 9.0
 
 SMALLEST = 1e-5
 """Least value overlap q_v: below it the lattice that resolves the spread of zeta does not fit into memory."""
-
-_U_STEP = 0.2
-_TABLE = 0.01  # step of the tables that are interpolated, with an error of 1e-10
-_NODES, _LARGEST = 32, 20_000_000  # nodes per unit of standard deviation of a token's log-weight; numbers in a table
 
 
 class FieldMeans(NamedTuple):
@@ -82,7 +79,7 @@ def posterior_means(
     s, spread = math.sqrt(s2), math.sqrt(value / T)
     longest = max(n for n, _ in law)
     low, high = -(s2 + REACH * s) - 38.0 - math.log(longest), REACH**2 / 2 + REACH * s + 5.0
-    u = lattice(low, high, coarseness * _U_STEP)
+    u = lattice(low, high, coarseness * ACCURACY.u_step)
     step_u = u[1] - u[0]
     # zeta goes as far as the weight of a token may exceed e^-u; its step resolves the steepest weight and its own law
     farthest = min(
@@ -129,11 +126,11 @@ def _parts(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _powers(s: float, coarseness: float) -> Table:
     r"""Return the table of $t\mapsto E[e^{-e^{t + sg}}] + iE[e^{2(t + sg)}e^{-e^{t + sg}}]$: one look-up gives both."""
-    step = coarseness * _TABLE
+    step = coarseness * ACCURACY.table
     low, high = -42.0 - REACH * s, 7.0 + REACH * s  # below, e^t is negligible; above, its exponential is
     t = lattice(low, high, step)
     # in proportion to s, so that s g has fine steps, but no more than fit into memory
-    nodes = min(math.ceil(max(2.0, s) / coarseness) * _NODES, max(64, _LARGEST // len(t)))
+    nodes = min(math.ceil(max(2.0, s) / coarseness) * ACCURACY.nodes, max(64, ACCURACY.largest // len(t)))
     g, w = trapezoid_rule(nodes) if s > 0 else (np.zeros(1), np.ones(1))
     x = np.exp(t)[:, None] * np.exp(s * g)
     moment = [np.exp(-np.minimum(x, 800.0))]

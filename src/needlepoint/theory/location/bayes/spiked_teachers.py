@@ -13,13 +13,7 @@ from needlepoint.core.estimates import Estimate
 from needlepoint.numerics.gaussian import lattice
 from needlepoint.numerics.radial import log_radial_density
 from needlepoint.tasks.single_location import SpikedSLR
-
-_REACH, _TIES, _FAR = 9.5, 6.5, 16.0  # in standard deviations of the relevant token; see _reach
-_STEP_U, _STEP_LOG = 0.2, 0.3  # step of u, and of a log-weight between neighbouring nodes
-_DEEP = 120.0  # a log-likelihood ratio that no other token reaches, but for risks below 1e-30
-_LARGEST_LINE, _LARGEST_TABLE = 200_000, 200_000_000  # most nodes of a token, and most (u, node) pairs
-_CHUNK = 4_000_000  # (u, node) pairs held in memory at once
-_ROUNDING = 1e-12
+from needlepoint.theory.location.bayes.accuracy import ACCURACY
 
 
 class Token(NamedTuple):
@@ -49,9 +43,9 @@ def bayes_excess_risk(task: SpikedSLR, length: int, d: int) -> Estimate:
     if not math.isfinite(fine - coarse):
         return Estimate(math.nan, math.inf)
     # densities are exponentials of terms as large as d log d, whose rounding they multiply
-    rounding = _ROUNDING + 16 * float(np.finfo(float).eps) * d * math.log(d) * (G != 1)
+    rounding = ACCURACY.spiked_teachers_rounding + 16 * float(np.finfo(float).eps) * d * math.log(d) * (G != 1)
     # the relevant token may lie beyond the nodes, or another one that is taken for it, which is as likely
-    cut = 2 * G * float(special.ndtr(-(_reach(math.sqrt(task.snr)) if G == 1 else _REACH)))
+    cut = 2 * G * float(special.ndtr(-(_reach(math.sqrt(task.snr)) if G == 1 else ACCURACY.reach)))
     return Estimate(fine, abs(fine - coarse) + rounding * fine + cut)
 
 
@@ -60,12 +54,12 @@ def _integral(task: SpikedSLR, length: int, d: int, coarseness: float) -> float:
     if token is None:
         return math.nan
     log_ratio = token.log_ratio
-    step = coarseness * _STEP_U
+    step = coarseness * ACCURACY.step_u
     low, high = -log_ratio.max() - 38.0 - math.log(length), -log_ratio.min() + 5.0
-    if (high - low) / step * len(log_ratio) > _LARGEST_TABLE:
+    if (high - low) / step * len(log_ratio) > ACCURACY.largest_table:
         return math.nan
     u, total = lattice(low, high, step), 0.0
-    for block in np.array_split(u, max(1, math.ceil(len(u) * len(log_ratio) / _CHUNK))):
+    for block in np.array_split(u, max(1, math.ceil(len(u) * len(log_ratio) / ACCURACY.spiked_teachers_chunk))):
         t = np.exp(np.minimum(block[:, None] + log_ratio, 700.0))
         gone = -np.expm1(-t)
         tied = (t * (1 - gone)) @ token.other
@@ -83,7 +77,7 @@ def _reach(m: float) -> float:
     They go well beyond m / 2, where two tokens are mistaken for each other, unless that is so far that the risk is
     below 1e-40.
     """
-    return min(max(_REACH, m / 2 + _TIES), _FAR)
+    return min(max(ACCURACY.reach, m / 2 + ACCURACY.ties), ACCURACY.spiked_teachers_far)
 
 
 @functools.lru_cache(maxsize=64)
@@ -99,7 +93,7 @@ def _token(snr: float, gamma: float, d: int, coarseness: float) -> Token | None:
     """
     m, G = math.sqrt(snr), gamma**2
     if G == 1:
-        a = lattice(m - _reach(m), m + _REACH, coarseness * min(0.1, _STEP_LOG / max(m, 1e-300)))
+        a = lattice(m - _reach(m), m + ACCURACY.reach, coarseness * min(0.1, ACCURACY.step_log / max(m, 1e-300)))
         step = a[1] - a[0]
         other, relevant = (step * np.exp(-((a - c) ** 2) / 2) / math.sqrt(2 * math.pi) for c in (0.0, m))
         return Token(m * a - m * m / 2, other, relevant)
@@ -128,12 +122,12 @@ def _distances(m: float, gamma: float, d: int, coarseness: float) -> tuple[np.nd
     G = gamma**2
     offset = gamma * m / abs(1 - G)
     centre = (d + 1) / (math.hypot(offset, math.sqrt(d + 1)) + offset)  # of the distance in d + 2 dimensions
-    low, high = centre - _REACH - 1, centre + _REACH
+    low, high = centre - ACCURACY.reach - 1, centre + ACCURACY.reach
     if G > 1:  # the log-ratio grows with the distance
-        excess = _DEEP + d * math.log(gamma) + m * m / (2 * G) - m * m / (2 * (1 - G)) * (1 / G)
+        excess = ACCURACY.deep + d * math.log(gamma) + m * m / (2 * G) - m * m / (2 * (1 - G)) * (1 / G)
         high = min(high, math.sqrt(excess / ((1 - 1 / G) / 2)) / gamma - offset)
-    step = coarseness * min(0.2, _STEP_LOG / (abs(1 - G) * (offset + high)))
-    if (high - low) / step > _LARGEST_LINE or high <= -offset:
+    step = coarseness * min(0.2, ACCURACY.step_log / (abs(1 - G) * (offset + high)))
+    if (high - low) / step > ACCURACY.largest_line or high <= -offset:
         return None
     if offset + low > 0:
         nodes = lattice(low, high, step)

@@ -16,6 +16,7 @@ from needlepoint.core.estimates import Estimate
 from needlepoint.core.results import Progress, silent
 from needlepoint.numerics.precision import float64
 from needlepoint.tasks.single_location import SingleLocation
+from needlepoint.theory.location.bayes.accuracy import ACCURACY
 from needlepoint.theory.location.bayes.samples import (
     INFORMED,
     UNINFORMED,
@@ -27,10 +28,6 @@ from needlepoint.theory.location.bayes.samples import (
     means,
 )
 from needlepoint.theory.location.bayes.spiked_posterior import FieldMeans
-
-_SPACING = 0.5  # of the points on the curve of fixed points, in log(q_v / (1 - q_v))
-_SOLVED = 1e-6  # largest difference of log alpha by key and by value; what is left is corrected for later
-_MOST = 30  # most steps of an iteration
 
 
 @dataclass(frozen=True)
@@ -142,7 +139,7 @@ def bayes_transition(
     first = branch(task, low, "uninformed", UNINFORMED, None, seed)
     last = branch(task, high, "informed", INFORMED, None, seed)
     curve = _Curve(task, seed, first, last)
-    t = np.linspace(_logit(first.value), _logit(last.value), 2 + math.ceil(_between(first, last) / _SPACING))
+    t = np.linspace(_logit(first.value), _logit(last.value), 2 + math.ceil(_between(first, last) / ACCURACY.spacing))
     for i, x in enumerate(t):
         curve.at(x)
         progress(0.8 * (i + 1) / len(t))
@@ -212,8 +209,8 @@ class _Curve:
         x = float(interpolate.PchipInterpolator(at, xs)(t)) if len(known) > 1 else xs[0]
         gap, alpha, found = self.gap(t, x)
         step = 1e-3
-        for _ in range(_MOST):
-            if abs(gap) < _SOLVED:
+        for _ in range(ACCURACY.transition_most):
+            if abs(gap) < ACCURACY.solved:
                 break
             new_gap, alpha, found = self.gap(t, x + step)
             x, slope = x + step, (new_gap - gap) / step
@@ -282,7 +279,7 @@ def _equal(curve: _Curve, folds: list[float]) -> Estimate:
     # t as a function of log alpha below the first fold and above the second, where alpha rises with t
     sides: list[Callable[[float], float]] = [lambda a, s=side: float(np.interp(a, y[s], t[s])) for side in (low, high)]
     log_alpha, pair = 0.5 * (turns[0] + turns[1]), (curve.at(folds[0]), curve.at(folds[1]))
-    for _ in range(_MOST):
+    for _ in range(ACCURACY.transition_most):
         pair = tuple(_follow(curve, side(log_alpha), log_alpha) for side in sides)
         alpha = math.exp(log_alpha)
         energies = [p.energy + (alpha - p.alpha) * float(p.found.log_evidence[0]) for p in pair]
@@ -306,7 +303,7 @@ def _follow(curve: _Curve, t: float, log_alpha: float) -> _Point:
     """Return the point of the curve near t with the given alpha, up to a difference that `_equal` corrects for."""
     step = 1e-2
     point = curve.at(t)
-    for _ in range(_MOST):
+    for _ in range(ACCURACY.transition_most):
         gap = log_alpha - math.log(point.alpha)
         if abs(gap) < 1e-5:
             break

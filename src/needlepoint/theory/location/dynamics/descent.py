@@ -21,12 +21,9 @@ from needlepoint.models.activations import Erf
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import SpikedSLR
 from needlepoint.theory.curves import Curves, Solver, padded, reshaped
+from needlepoint.theory.location.dynamics.accuracy import ACCURACY
 from needlepoint.theory.location.dynamics.starts import start_overlaps
 from needlepoint.theory.location.erf import closed_form as erf_closed_form
-
-_RECORDS = 64  # records of one compiled call: always as many, so that it is compiled once
-_RUNS = 4096  # runs of one compiled call in a batch
-_SHADOW = 1.0 - 2.0**-48  # given starts run again, moved by this factor: the difference shows how rounding grows
 
 
 def require_erf(model: KeyValueAttention, learner: Any) -> Erf:
@@ -62,7 +59,7 @@ def descent_curves(task: SpikedSLR, model: KeyValueAttention, learner: Projected
 
 def _solve(curves: Curves, options: PredictionOptions) -> list[list[Prediction]]:
     asked: list[Any] = [question for curve in curves for question in curve]
-    most = max(1, _RUNS // max(1, len(start_overlaps(asked[0][2], options.seed)[0])))
+    most = max(1, ACCURACY.runs // max(1, len(start_overlaps(asked[0][2], options.seed)[0])))
     answers = []
     for i in range(0, len(asked), most):
 
@@ -82,7 +79,7 @@ def _together(
     starts = [start_overlaps(learner, options.seed) for _, _, learner in asked]
     runs, given = starts[0].shape[1], bool(asked[0][2].given)
     if given:
-        starts = [np.concatenate([five, five * _SHADOW], axis=1) for five in starts]
+        starts = [np.concatenate([five, five * ACCURACY.shadow], axis=1) for five in starts]
     width = starts[0].shape[1]
     count = padded(len(asked), 2) if len(asked) > 1 else 1
     last = [*range(len(asked)), *[len(asked) - 1] * (count - len(asked))]  # the last question is repeated
@@ -93,9 +90,9 @@ def _together(
     steps, marks = asked[0][2].steps, record_steps(asked[0][2].steps, asked[0][2].record_every)
     states, risks = [five], [np.asarray(_first_risk(c, five))]
     state = jnp.asarray(five)
-    for i in range(0, len(marks) - 1, _RECORDS):
-        chunk = np.diff(marks[i : i + _RECORDS + 1])
-        lengths = np.zeros(_RECORDS, dtype=np.int64)
+    for i in range(0, len(marks) - 1, ACCURACY.records):
+        chunk = np.diff(marks[i : i + ACCURACY.records + 1])
+        lengths = np.zeros(ACCURACY.records, dtype=np.int64)
         lengths[: len(chunk)] = chunk
         state, (chunk_states, chunk_risks) = _advance(c, state, float(marks[i]), lengths)
         states += list(np.asarray(chunk_states)[: len(chunk)])
@@ -126,7 +123,7 @@ def _told(
     trajectory = Trajectory(np.array(marks), scales, named(history), risk, ends)
     summary = summarise(trajectory, task.noise_var, gauge=activation.odd and not given, numerical=numerical)
     if numerical and max(numerical.values()) > 1e-6:
-        summary["notes"] = ("the path amplifies rounding (a chaotic transient): its error is not small.",)
+        summary["notes"] += ("the path amplifies rounding (a chaotic transient): its error is not small.",)
     branch = ends[0] if len(set(ends)) == 1 else None
     return Prediction(
         task, model, learner, **summary, branch=branch, resolved=(task, model, learner), exact=True, seed=seed

@@ -18,10 +18,10 @@ import numpy as np
 from needlepoint.models.activations import Activation
 from needlepoint.numerics.gaussian import trapezoid_rule
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
+from needlepoint.theory.location.dynamics.accuracy import ACCURACY
 from needlepoint.theory.location.dynamics.rates import Rates, given_scores
 from needlepoint.theory.location.moments import place_race
 
-_SPIKED_NODES = 256
 _MAX_NODES = {1: (0.15, 48), 2: (0.2, 36)}  # by coarseness: step of k*.x, nodes of the rest of the score
 _HERMITE = (np.array([-math.sqrt(3), 0.0, math.sqrt(3)]), np.array([1.0, 4.0, 1.0]) / 6)
 
@@ -43,7 +43,7 @@ def token_rule(task: SingleLocation, coarseness: int) -> tuple[type[SingleLocati
     At snr 0 the place of the max task is uniform and independent of the scores, so the rule of the spiked task applies.
     """
     if isinstance(task, SpikedSLR) or (isinstance(task, MaxSLR) and task.snr == 0):
-        x, w = trapezoid_rule(_SPIKED_NODES // coarseness)
+        x, w = trapezoid_rule(ACCURACY.spiked_nodes // coarseness)
         return SpikedSLR, TokenRule(x[None, :, None], w[None], np.ones((1, 1)), np.ones((1, 1)))
     assert isinstance(task, MaxSLR)
     return MaxSLR, _max_rule(task.snr, task.longest, coarseness)

@@ -12,24 +12,23 @@ import numpy as np
 from scipy import integrate
 
 from needlepoint.channels import elementwise
-from needlepoint.core.answers.trajectories import SEVEN, named, summarise
+from needlepoint.core.answers.trajectories import named, summarise
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import NoTheory
 from needlepoint.core.options import PredictionOptions
+from needlepoint.core.overlaps import SEVEN
 from needlepoint.core.results import Prediction, Trajectory
 from needlepoint.core.status import Status
 from needlepoint.learners import GradientFlow, OnlineSGD, record_steps
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
+from needlepoint.theory.location.dynamics.accuracy import ACCURACY
 from needlepoint.theory.location.dynamics.elementwise_rates import elementwise_rates, token_rule
 from needlepoint.theory.location.dynamics.rates import Rates, location_rates
 from needlepoint.theory.location.dynamics.starts import start_seven
 from needlepoint.theory.location.moments.score_nodes import SCRAMBLES, score_rules
 
-_TIGHT, _LOOSE = 1e-9, 1e-7  # relative tolerances of the integrator: the difference between the two paths is the error
-_SAMPLED = 1e-6  # relative tolerance where the field is sampled, which makes a larger error
 _OFF, _ON = [2, 3, 4], [0, 1, 5, 6]  # which overlaps vanish on the manifold, and which do not
-_DIVERGED = 1e8  # a path with an overlap beyond this counts as diverged
 
 Field = Callable[[np.ndarray], Rates]
 
@@ -158,14 +157,14 @@ def _integrate(
     if not learner.given:
         # the spread over random starts is the error; it contains that of sampling, as scramblings take turns
         turns = len(found) if sampled else 1
-        best = [run(found[i % turns], s, _SAMPLED, 1) for i, s in enumerate(starts)]
+        best = [run(found[i % turns], s, ACCURACY.sampled, 1) for i, s in enumerate(starts)]
         return Paths(*_split(best), numerical=None)
     if not sampled:
-        pairs = [(run(found[0], s, _TIGHT, 2), run(found[1], s, _LOOSE, 2)) for s in starts]
+        pairs = [(run(found[0], s, ACCURACY.tight, 2), run(found[1], s, ACCURACY.loose, 2)) for s in starts]
         best = [a for a, _ in pairs]
         errors = [np.abs(a - b)[:, -1] for a, b in pairs]
         return Paths(*_split(best), numerical=_errors(best, errors))
-    groups = [np.stack([run(f, s, _SAMPLED, SCRAMBLES) for f in found]) for s in starts]
+    groups = [np.stack([run(f, s, ACCURACY.sampled, SCRAMBLES) for f in found]) for s in starts]
     best = [g.mean(axis=0) for g in groups]
     errors = [3 * g[..., -1].std(axis=0, ddof=1) / np.sqrt(SCRAMBLES) for g in groups]
     return Paths(*_split(best), numerical=_errors(best, errors))
@@ -207,7 +206,7 @@ def _path(field: Field, start: np.ndarray, times: np.ndarray, factors: tuple[flo
         while solver.status == "running":
             before = solver.t
             solver.step()
-            if solver.status == "failed" or not np.max(np.abs(solver.y)) < _DIVERGED:
+            if solver.status == "failed" or not np.max(np.abs(solver.y)) < ACCURACY.diverged:
                 break
             passed = (times > before) & (times <= solver.t)
             path[:7, passed] = whole(solver.dense_output()(times[passed]))

@@ -20,14 +20,11 @@ from needlepoint.core.results import Prediction, Trajectory
 from needlepoint.learners import OnlineSGD, record_steps
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import SpikedSLR
+from needlepoint.theory.location.dynamics.accuracy import ACCURACY
 from needlepoint.theory.location.dynamics.descent import require_erf
 from needlepoint.theory.location.dynamics.flow import predict_sgd_limit
 from needlepoint.theory.location.dynamics.starts import start_overlaps
 from needlepoint.theory.location.erf import closed_form as erf_closed_form
-
-_BLOCK = 256  # most steps of one compiled call
-_BUDGET = 4_000_000  # most normals drawn at once
-_TINY = 1e-150  # least divisor, so that 0 / 0 is 0
 
 
 class Frame(NamedTuple):
@@ -69,7 +66,7 @@ def predict_sgd(
     c = erf_closed_form.constants(task, model)
     draw = _Noise(learner.batch, length, d, runs, options.seed)
     # noise is drawn in blocks of steps whatever the records, so that a run does not depend on what is recorded of it
-    block = min(_BLOCK, max(1, _BUDGET // draw.normals_a_step))
+    block = min(ACCURACY.block, max(1, ACCURACY.budget // draw.normals_a_step))
     marks = record_steps(learner.steps, learner.record_every)
     history, done, noise = [np.asarray(state.five())], 0, ()
     for mark in marks[1:]:
@@ -176,7 +173,7 @@ def sgd_step(
     rho = jnp.sum(k * v, axis=0)
     v_rest = v - rho * k
     v_rest_norm = jnp.sqrt(jnp.sum(v_rest**2, axis=0))
-    unit_rest = v_rest / jnp.maximum(v_rest_norm, _TINY)
+    unit_rest = v_rest / jnp.maximum(v_rest_norm, ACCURACY.tiny)
 
     def weight(score: Any) -> tuple[Any, Any]:
         inside = scale * score + c["shift"]
@@ -244,7 +241,7 @@ def _covariance(a: Any, c: Any) -> tuple[Any, Any, Any]:
 def _cholesky(aa: Any, ac: Any, cc: Any) -> tuple[Any, Any, Any]:
     """Return the lower Cholesky factor of [[aa, ac], [ac, cc]]; the 0/0 at aa = 0 is 0."""
     l11 = jnp.sqrt(aa)
-    l21 = ac / jnp.maximum(l11, _TINY)
+    l21 = ac / jnp.maximum(l11, ACCURACY.tiny)
     return l11, l21, jnp.sqrt(jnp.maximum(cc - l21**2, 0.0))
 
 
@@ -256,7 +253,7 @@ def _rotate(k: Any, v: Any) -> Frame:
     """Return the frame coordinates of new vectors: the residual of k is the third direction, that of v the fourth."""
     k_rest, v_rest = k[2:], v[2:]
     k3 = jnp.sqrt(jnp.sum(k_rest**2, axis=0))
-    unit = k_rest / jnp.maximum(k3, _TINY)
+    unit = k_rest / jnp.maximum(k3, ACCURACY.tiny)
     v3 = jnp.sum(unit * v_rest, axis=0)
     v4 = jnp.sqrt(jnp.sum((v_rest - v3 * unit) ** 2, axis=0))
     return Frame(k[0], k[1], k3, v[0], v[1], v3, v4)

@@ -26,21 +26,13 @@ from needlepoint.models.activations import Erf
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.curves import Curves, Solver, padded, reshaped
+from needlepoint.theory.location.erf.accuracy import ACCURACY
 from needlepoint.theory.location.erf.newton import form, newton
 from needlepoint.theory.location.moments.place_race import Winner
 from needlepoint.theory.location.population import best_key, first_keys, optimum
 from needlepoint.theory.location.population.best_key import SLACK
 from needlepoint.theory.location.population.risk_at_a_key import FINAL, SCAN, SEARCH, Point, Question
 from needlepoint.theory.location.population.statements import linear_optimum
-
-_BLOCK = 256  # points of one compiled call
-_CALLS = 12  # most calls of Newton's method, each with the questions that have not ended
-_LOWER = 1e-9  # by how much a risk must be lower to count as lower, in units of the label's variance
-_SCANNED = 1e-6  # the same for a scanned risk, because its quadrature is coarse
-_FAR = 1e-3  # the same at the largest norm scanned, where the risk is only about this close to its limit
-_LINEAR = 0.03  # erf scale times |k| below which an unfinished run is taken to go to k = 0, where erf is linear
-_NARROW = 1e-3  # smallest erf scale times |k| of a finished run that counts as a minimum (if constants are free)
-_TILTS = (0.05, 0.4)  # angles to k* at which a lower risk is looked for, in radians
 
 
 @rule("predict_curves", SpikedSLR, KeyValueAttention, Population)
@@ -129,8 +121,8 @@ class Batch:
 def _in_blocks(function: Callable[..., Any], *trees: Any) -> Any:
     """Apply a compiled function of arrays with points first, block by block; a block is padded with its last point."""
     count, parts = len(jax.tree.leaves(trees)[0]), []
-    for i in range(0, count, _BLOCK):
-        size = min(_BLOCK, count - i)
+    for i in range(0, count, ACCURACY.block):
+        size = min(ACCURACY.block, count - i)
         index = i + np.minimum(np.arange(padded(size)), size - 1)
         found = function(*jax.tree.map(lambda x, index=index: x[index], trees))
         parts.append(jax.tree.map(lambda x, size=size: np.asarray(x)[:size], found))
@@ -182,7 +174,7 @@ def _scan(batch: Batch) -> tuple[list[tuple[int, Point]], np.ndarray]:
     zero = batch.values(SEARCH, slice(None), [Point(0, 0.0, 1.0, first_keys.zero_constants(q)) for q in questions])
     starts, least = [], np.min(values, axis=(1, 2, 3))
     ends = [np.min(values[:, i], axis=(1, 2)) - least for i in (0, -1)]
-    at_end = (ends[0] <= _SCANNED * unit) | (ends[1] <= _FAR * unit)
+    at_end = (ends[0] <= ACCURACY.scanned * unit) | (ends[1] <= ACCURACY.far * unit)
     odd = at_end | ~np.isfinite(least) | (least >= zero - SLACK["smooth"] * unit)
     for i in np.flatnonzero(~odd):
         mine = {n: x[i] for n, x in chosen.items()}
@@ -210,7 +202,7 @@ def _refine(batch: Batch, starts: Sequence[tuple[int, Point]], tol: float, tilt:
     owners, points = np.array([i for i, _ in starts], dtype=int), [point for _, point in starts]
     value, residual, value_error = (np.full(len(starts), np.nan) for _ in range(3))
     steepness, left = np.ones(len(starts)), np.arange(len(starts))
-    for call in range(_CALLS):
+    for call in range(ACCURACY.calls):
         if not len(left):
             break
         constants = np.array([[points[j].constants[n] for n in batch.names] for j in left]).reshape(len(left), -1)
@@ -232,7 +224,7 @@ def _refine(batch: Batch, starts: Sequence[tuple[int, Point]], tol: float, tilt:
     minimum = np.isfinite(value) & ((residual <= tol * steepness) | known)
     minimum[left] = False
     if batch.names:  # where a valley that leads to k = 0 is narrower than rounding, it looks like a minimum
-        minimum &= np.array([point.scale for point in points]) * batch.numbers["scale"][owners] > _NARROW
+        minimum &= np.array([point.scale for point in points]) * batch.numbers["scale"][owners] > ACCURACY.narrow
     rows = zip(points, value.tolist(), residual.tolist(), value_error.tolist(), minimum.tolist(), strict=True)
     return [(i, End(*row, tilt)) for i, row in zip(owners.tolist(), rows, strict=True)]
 
@@ -254,10 +246,10 @@ def _optima(batch: Batch, curves: Curves, tol: float, progress: Progress) -> lis
         return [None] * len(batch.questions)
     ends = [best[i] for i in index]
     value, unit = np.array([end.value for end in ends]), batch.unit[index]
-    sideways = [[_tilted(end.point, angle) for end in ends] for angle in _TILTS]
-    lower = np.min([batch.values(SEARCH, index, points) for points in sideways], axis=0) < value - _LOWER * unit
+    sideways = [[_tilted(end.point, angle) for end in ends] for angle in ACCURACY.tilts]
+    lower = np.min([batch.values(SEARCH, index, points) for points in sideways], axis=0) < value - ACCURACY.lower * unit
     far = np.array([end.point.scale for end in ends]) > 0.7 * batch.norms[index, -1]
-    plain = ~(lower | far | (scanned[index] < value - _SCANNED * unit))
+    plain = ~(lower | far | (scanned[index] < value - ACCURACY.scanned * unit))
     points = [best_key.upright(batch.questions[i], end.point) for i, end in zip(index, ends, strict=True)]
     levels = [FINAL] if batch.task is SpikedSLR else [FINAL, SEARCH, SCAN]
     forms = {level: batch.forms(level, index, points).T.tolist() for level in levels}
@@ -276,7 +268,7 @@ def _lowest(batch: Batch, starts: Sequence[tuple[int, Point]], tol: float) -> di
         mine = [(i, point) for i, point in starts if (abs(point.alignment) < 1) is tilt]
         for i, end in _refine(batch, mine, tol, tilt):
             found.setdefault(i, []).append(end)
-    chosen = {i: _clear(batch.questions[i], _LOWER * batch.unit[i], ends) for i, ends in found.items()}
+    chosen = {i: _clear(batch.questions[i], ACCURACY.lower * batch.unit[i], ends) for i, ends in found.items()}
     return {i: end for i, end in chosen.items() if end is not None}
 
 
@@ -303,7 +295,7 @@ def _hopeless(question: Question, end: End, bound: float) -> bool:
     """
     if not end.value > bound:
         return False
-    small = end.point.scale * question.constants["scale"] < _LINEAR
+    small = end.point.scale * question.constants["scale"] < ACCURACY.linear
     return end.value - 10 * end.value_error > bound or (small and linear_optimum(question.task)[0].value > bound)
 
 
@@ -326,5 +318,5 @@ def _from_neighbours(batch: Batch, curves: Curves, best: dict[int, End]) -> list
     if not pairs:
         return []
     values = batch.values(SEARCH, np.array([i for i, _ in pairs]), [point for _, point in pairs])
-    lower = [v < best[i].value - _LOWER * batch.unit[i] for v, (i, _) in zip(values, pairs, strict=True)]
+    lower = [v < best[i].value - ACCURACY.lower * batch.unit[i] for v, (i, _) in zip(values, pairs, strict=True)]
     return list(itertools.compress(pairs, lower))

@@ -10,12 +10,9 @@ import jax.numpy as jnp
 
 from needlepoint.models.activations import Erf
 from needlepoint.tasks.single_location import SingleLocation
+from needlepoint.theory.location.erf.accuracy import ACCURACY
 from needlepoint.theory.location.moments import weight_moments
 from needlepoint.theory.location.population import risk as population_risk
-
-_STEPS = 12  # of Newton's method in one call; questions that need more go into the next, smaller call
-_RADIUS = 0.7  # longest move, in log |k| and the units of the constants
-_SHORT = 1e-7  # length of a move after which only rounding is left
 
 
 def form(task: type[SingleLocation], law: Any, free: Any, key: Any, key_sq: Any) -> Any:
@@ -70,17 +67,17 @@ def newton(task: type[SingleLocation], names: tuple[str, ...], tilt: bool, law: 
             smaller = steepest < jnp.max(jnp.abs(s.slope))
             rounding = 1e-14 * law[0]["label_var"]
             better = (new < s.value - rounding) | (smaller & (new <= s.value + rounding))
-            radius = jnp.where(better, jnp.minimum(_RADIUS, jnp.maximum(s.radius, 2 * length)), length / 2)
+            radius = jnp.where(better, jnp.minimum(ACCURACY.radius, jnp.maximum(s.radius, 2 * length)), length / 2)
             first = s.steps == 0
-            steep, done = jnp.where(first, steepest, s.steep), ~first & (length < _SHORT)
+            steep, done = jnp.where(first, steepest, s.steep), ~first & (length < ACCURACY.short)
             moved = _State(s.x + move, new, slope, curvature, radius, steep, s.steps + 1, done)
             stayed = s._replace(radius=radius, steep=steep, steps=s.steps + 1, done=done)
             return jax.tree.map(lambda a, b: jnp.where(better, a, b), moved, stayed)
 
         # the first step does not move (its slope is 0), so that the derivatives, costly to compile, occur once
         n = 1 + tilt + len(names)
-        begin = _State(jnp.zeros(n), jnp.inf, jnp.zeros(n), jnp.eye(n), jnp.asarray(_RADIUS), 0.0, 0, False)
-        end = jax.lax.while_loop(lambda s: ~s.done & (s.steps <= _STEPS), step, begin)
+        begin = _State(jnp.zeros(n), jnp.inf, jnp.zeros(n), jnp.eye(n), jnp.asarray(ACCURACY.radius), 0.0, 0, False)
+        end = jax.lax.while_loop(lambda s: ~s.done & (s.steps <= ACCURACY.steps), step, begin)
         left = jnp.sum(jnp.abs(end.slope) * jnp.abs(_downhill(end.slope, end.curvature)))
         return end.x, end.value, jnp.max(jnp.abs(end.slope)), left, end.steep, end.done
 

@@ -22,8 +22,7 @@ from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.minimise import minimise
 from needlepoint.tasks.single_location import SpikedSLR
 from needlepoint.theory.location.erf import closed_form as erf_closed_form
-
-_RANDOM_STARTS = 48
+from needlepoint.theory.location.erf.accuracy import ACCURACY
 
 
 def best_on_sphere(
@@ -114,10 +113,10 @@ def _starts(within: str, free: tuple[str, ...], task: SpikedSLR, seed: int) -> n
         angles = rng.uniform(0.1, np.pi - 0.1, (count, 2))
         angles[: count // 2] = 0.0
         return np.concatenate([constants(count), angles], axis=1)
-    vectors = rng.standard_normal((_RANDOM_STARTS, 7))
+    vectors = rng.standard_normal((ACCURACY.random_starts, 7))
     oracle, swapped = [1, 0, 0, 0, 1, 0, 0], [0, 1, 0, 0.6, 0, 0, 0.8]
     vectors[0:8:2], vectors[1:8:2] = oracle, swapped
-    return np.concatenate([constants(_RANDOM_STARTS), vectors], axis=1)
+    return np.concatenate([constants(ACCURACY.random_starts), vectors], axis=1)
 
 
 def _canonical_sign(five: np.ndarray, activation: Erf) -> Overlaps:

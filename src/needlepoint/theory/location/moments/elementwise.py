@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from needlepoint.numerics.erf_moments import shifted_erf_means
 from needlepoint.numerics.gaussian import trapezoid_rule
 from needlepoint.theory.location.erf.closed_form import WeightMoments, weight_moments
+from needlepoint.theory.location.moments.accuracy import ACCURACY
 from needlepoint.theory.location.moments.place_race import Winner
 from needlepoint.theory.location.moments.weight_moments import MaxMoments, SpikedMoments
 
@@ -103,20 +104,13 @@ def maximal_erf(c: Mapping[str, Any], winner: Winner, key: Any, key_sq: Any) -> 
     rest, norm = _rest(key_sq - key**2), jnp.sqrt(key_sq)
     narrow = c["scale"] / jnp.sqrt(1 + 2 * (c["scale"] * rest) ** 2)  # factor in u = slope x + turn, eq:erf-mean
     slope, turn = narrow * key, narrow / c["scale"] * c["shift"]
-    steep = jnp.abs(slope) > _STEEP
+    steep = jnp.abs(slope) > ACCURACY.steep
     x, w_x = winner.x, winner.weight
     at = _erf_weights(jnp.where(steep, 0.0, key) * x, rest, c)
     smooth = (w_x @ at.s1, w_x @ (x * rest * at.ds1), w_x @ (at.s1 + rest**2 * at.dds1))
-    sharp = _steep_erf(winner, jnp.where(steep, slope, 2 * _STEEP), turn, rest * narrow, c["offset"])
+    sharp = _steep_erf(winner, jnp.where(steep, slope, 2 * ACCURACY.steep), turn, rest * narrow, c["offset"])
     stars = [jnp.where(steep, b, a) for a, b in zip(smooth, sharp, strict=True)]
     return _join_max(stars, _stein(_erf_weights(jnp.zeros_like(norm), norm, c), key_sq), c)
-
-
-_STEEP = 4.0
-"""Largest slope of erf(slope x + turn) at which the lattice of x is exact to rounding; above it that of t is."""
-
-_STEP_T, _LAST_T = 0.4, 16
-"""Step of the lattice of t in eq:steep-erf, and the index of its last node on either side."""
 
 
 def _steep_erf(winner: Winner, slope: Any, turn: Any, spread: Any, offset: Any) -> tuple[Any, Any, Any]:
@@ -125,8 +119,8 @@ def _steep_erf(winner: Winner, slope: Any, turn: Any, spread: Any, offset: Any) 
     $E\,\mathrm{erf}(ax + b) = \pm E_t[P(x > x_t) - P(x < x_t)]$, $x_t = (t - b)/a$ and $t\sim N(0, \frac12)$, and
     $E\,h(x)\,p(ax + b) = \frac2{|a|}E_t[h(x_t)f(x_t)]$ with the density $f$ of $x$.
     """
-    t = _STEP_T * jnp.arange(-_LAST_T, _LAST_T + 1)
-    w = _STEP_T * jnp.exp(-(t**2)) / math.sqrt(math.pi)
+    t = ACCURACY.step_t * jnp.arange(-ACCURACY.last_t, ACCURACY.last_t + 1)
+    w = ACCURACY.step_t * jnp.exp(-(t**2)) / math.sqrt(math.pi)
     x = (t - turn) / slope
     below = jnp.clip(_quintic(winner.fine, x, winner.below, winner.density, winner.slope), 0.0, 1.0)
     density = jnp.maximum(_quintic(winner.fine, x, winner.density, winner.slope, winner.bend), 0.0)

@@ -15,13 +15,10 @@ from scipy import special
 from needlepoint.numerics.gaussian import lattice
 from needlepoint.tasks.single_location import MaxSLR, SpikedSLR
 from needlepoint.theory.location.moments import place_race
+from needlepoint.theory.location.moments.accuracy import ACCURACY
 from needlepoint.theory.location.moments.weight_moments import MaxMoments, SpikedMoments
 
 REACH = place_race.REACH
-_TABLE = 20_000_000  # largest number of (u, score) pairs; beyond it the kernel is too steep for this route
-_WIDE = 2.0  # slope of log w per standard deviation of the score above which the step in u grows with it
-_BEND = 8.0  # b of the map u = c + tau + b exp(tau / b) that lengthens the steps, in units of u
-_BLOCK = 2_000_000  # (u, score) pairs held in memory at once
 
 LogKernel = Callable[[np.ndarray], np.ndarray]
 
@@ -58,7 +55,7 @@ def token_transforms(
     """
     steepest = max(std for _, std in scores)
     step_x = coarseness * _ladder(min(0.1, 0.25 / max(steepest, 1e-300)))
-    if 2 * REACH / step_x > _TABLE:
+    if 2 * REACH / step_x > ACCURACY.table:
         return None
     x = lattice(-REACH, REACH, step_x)
     weights = step_x * np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
@@ -68,7 +65,7 @@ def token_transforms(
     deep = x > special.ndtri(10 ** (-18.0 / fewest))
     low, high = _u_range(log_w, log_w[-1][deep], longest)
     u, du = _u_rule(low, high, log_w, slopes, coarseness)
-    if len(u) * len(x) > _TABLE:
+    if len(u) * len(x) > ACCURACY.table:
         return None
     moments = []
     for log_weight, (_, std) in zip(log_w, scores, strict=True):
@@ -97,18 +94,18 @@ def _u_rule(
     everywhere for softmax; for kernels whose logarithm is steep at low scores alone (softplus) beyond some c, where
     $u = c + \tau + be^{\tau/b}$ with $\tau$ on a lattice.
     """
-    least = max(1.0, float(min(map(np.min, slopes))) / _WIDE)
+    least = max(1.0, float(min(map(np.min, slopes))) / ACCURACY.wide)
     step = 0.2 * min(coarseness, 2.5) * least
-    if min(s[0] for s in slopes) < 2 * _WIDE * least:
+    if min(s[0] for s in slopes) < 2 * ACCURACY.wide * least:
         u = lattice(low, high, step)
         return u, np.full(len(u), step)
     # the low scores end where the slope of log w has fallen to half of its value at the lowest score
     bend = -min(float(w[np.argmax(s < s[0] / 2)]) for w, s in zip(log_w, slopes, strict=True))
-    c = bend + _BEND
-    end = high - c if high < c else _BEND * math.log1p((high - c) / _BEND)
-    tau = lattice(low - c - _BEND * math.exp(min(0.0, low - c) / _BEND), end, step)
-    growth = np.exp(tau / _BEND)
-    return c + tau + _BEND * growth, step * (1 + growth)
+    c = bend + ACCURACY.bend
+    end = high - c if high < c else ACCURACY.bend * math.log1p((high - c) / ACCURACY.bend)
+    tau = lattice(low - c - ACCURACY.bend * math.exp(min(0.0, low - c) / ACCURACY.bend), end, step)
+    growth = np.exp(tau / ACCURACY.bend)
+    return c + tau + ACCURACY.bend * growth, step * (1 + growth)
 
 
 def _products(u: np.ndarray, log_w: np.ndarray) -> np.ndarray:
@@ -231,12 +228,12 @@ def _race(
     deep = x > special.ndtri(10 ** (-18.0 / shortest))
     low, high = _u_range([log_w], along[deep], longest)
     u, du = _u_rule(low, high, [along], [slope], coarseness)
-    if len(u) * nodes > _TABLE or len(u) * log_w.size > 50 * _TABLE:
+    if len(u) * nodes > ACCURACY.table or len(u) * log_w.size > 50 * ACCURACY.table:
         return None
     step_y, winning, losing = place_race.race(snr, step, nodes, longest)
     phi = np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
     total = np.zeros(3)
-    blocks = max(1, math.ceil(len(u) * log_w.size / _BLOCK))
+    blocks = max(1, math.ceil(len(u) * log_w.size / ACCURACY.block))
     for block, weight in zip(np.array_split(u, blocks), np.array_split(du, blocks), strict=True):
         t = _products(block, log_w)
         survive = np.exp(-t)
@@ -273,14 +270,14 @@ def _scores_given_star(
         return key * x, lambda table, a: table
     g_step = 0.6 * coarseness**0.5
     score_step = min(coarseness * min(0.1 * norm, 0.25), g_step * s)
-    if 2 * REACH * norm / score_step * len(x) < min(4 * len(x) ** 2, _TABLE):
+    if 2 * REACH * norm / score_step * len(x) < min(4 * len(x) ** 2, ACCURACY.table):
         # one lattice of scores serves all x: the conditional law is a matrix
         scores = lattice(-REACH * norm, REACH * norm, score_step)
         g = (scores[:, None] - key * x) / s
         law = score_step / s * np.exp(-(g**2) / 2) / math.sqrt(2 * math.pi)
         laws = [law * g**a for a in range(3)]
         return scores, lambda table, a: table @ laws[a]
-    if 2 * REACH / g_step * len(x) > _TABLE / 100:
+    if 2 * REACH / g_step * len(x) > ACCURACY.table / 100:
         return None
     g = lattice(-REACH, REACH, g_step)
     w = g_step * np.exp(-(g**2) / 2) / math.sqrt(2 * math.pi)

@@ -16,21 +16,17 @@ from scipy import fft, interpolate, special
 
 from needlepoint.numerics.gaussian import lattice, trapezoid_rule
 from needlepoint.tasks.single_location import MaxSLR
+from needlepoint.theory.location.moments.accuracy import ACCURACY
 
 REACH = 9.5
 """Integrals over a key field, N(0, 1), go from -REACH to REACH."""
 
-_GUMBEL_NODES = 96
-_DENSE = 400  # nodes up to which a convolution is faster as a product with a matrix than by FFT
 TAIL = 1e-18
 """Probability of the Gumbel law that its rule leaves out; times the length, the error that this makes in a risk."""
 
-_SOFT = 1.0
-"""Below this snr the Gumbel noise is wider than the key field: its law is the smooth one, the sum is over the field."""
-
 
 @functools.cache
-def gumbel_rule(nodes: int = _GUMBEL_NODES) -> tuple[np.ndarray, np.ndarray]:
+def gumbel_rule(nodes: int = ACCURACY.gumbel_nodes) -> tuple[np.ndarray, np.ndarray]:
     """Return nodes and weights for a standard Gumbel variable: the normal trapezoid rule mapped by quantiles."""
     t, w = trapezoid_rule(nodes)
     return -np.log(-special.log_ndtr(-t)), w
@@ -40,8 +36,8 @@ def utility_law(snr: float, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     r"""eq:utility. Return density $p$ and distribution $\Psi$ of $\chi^* + \Gamma/\mu$ at y, each of shape (y,)."""
     if math.isinf(snr):
         return _phi(y), special.ndtr(y)
-    if snr < _SOFT:
-        x, w = trapezoid_rule(_GUMBEL_NODES)
+    if snr < ACCURACY.soft:
+        x, w = trapezoid_rule(ACCURACY.gumbel_nodes)
         survive = np.exp(np.minimum(snr * (x - y[:, None]), 700.0))
         cdf = np.exp(-survive)
         return snr * ((survive * cdf) @ w), cdf @ w
@@ -54,8 +50,8 @@ def log_below(snr: float, y: np.ndarray) -> np.ndarray:
     r"""Return $\log\Psi$ of eq:utility, (y,), accurate where $\Psi$ is near 1, because high powers of it are taken."""
     if math.isinf(snr):
         return special.log_ndtr(y)
-    if snr < _SOFT:
-        x, w = trapezoid_rule(_GUMBEL_NODES)
+    if snr < ACCURACY.soft:
+        x, w = trapezoid_rule(ACCURACY.gumbel_nodes)
         survive = np.exp(np.minimum(snr * (x - y[:, None]), 700.0))
         below, above = np.exp(-survive) @ w, -np.expm1(-survive) @ w
     else:
@@ -101,7 +97,7 @@ def winner_density(law: tuple[tuple[int, float], ...], snr: float, step: float) 
     else:
         # for long sequences the power of Psi is steep and rises in the tail of the Gumbel rule, which needs more nodes
         longest = max(n for n, _ in law)
-        g, w = gumbel_rule(_GUMBEL_NODES * (1 if longest <= 50 else 2 if longest <= 1000 else 4))
+        g, w = gumbel_rule(ACCURACY.gumbel_nodes * (1 if longest <= 50 else 2 if longest <= 1000 else 4))
         slower = log_below(snr, (x[:, None] + g / snr).ravel()).reshape(len(x), -1)
     return x, _phi(x) * sum(p * n * (np.exp((n - 1) * slower) @ w) for n, p in law)
 
@@ -136,9 +132,6 @@ class Winner(NamedTuple):
     bend: Any
 
 
-_FINE = 8  # divisions of the rule's step, so many that quintic interpolation is exact to rounding
-
-
 def winner_law(task: MaxSLR, refine: int = 1) -> Winner:
     """Return the law of chi*_J as a quadrature rule and as tabulated functions; `refine` divides the rule's step."""
     return Winner(*winner_rule(task, refine), *_winner_table(task.length_law, task.snr))
@@ -146,7 +139,7 @@ def winner_law(task: MaxSLR, refine: int = 1) -> Winner:
 
 @functools.lru_cache(maxsize=256)
 def _winner_table(law: tuple[tuple[int, float], ...], snr: float) -> tuple[np.ndarray, ...]:
-    x, weight = _winner_rule(law, snr, _FINE)
+    x, weight = _winner_rule(law, snr, ACCURACY.fine)
     density = interpolate.make_interp_spline(x, np.maximum(weight, 0.0) * (len(x) - 1) / (x[-1] - x[0]), k=7)
     below = density.antiderivative()(x)
     return x, below / below[-1], density(x), density.derivative()(x), density.derivative(2)(x)
@@ -168,7 +161,7 @@ def race(snr: float, step: float, nodes: int, longest: int) -> tuple[float, Smoo
     low = math.ceil(4.0 * soft / step)
     high = math.ceil((45.0 + math.log(longest)) * soft / step)
     resolved = snr * step <= 0.2
-    if resolved and (nodes <= _DENSE or high > 50 * nodes):
+    if resolved and (nodes <= ACCURACY.dense or high > 50 * nodes):
         x = -REACH + step * np.arange(nodes)
         step_y, y = utility_grid(snr, longest, step)
         survive = np.exp(np.minimum(snr * (x[:, None] - y), 700.0))
@@ -196,7 +189,7 @@ def _convolution(kernel: np.ndarray, nodes: int, stride: int = 1) -> Smoothing:
     `kernel` is K on the lattice of shifts y - x, from the most negative one on.
     """
     outputs = len(kernel) - nodes + 1
-    if nodes <= _DENSE:
+    if nodes <= ACCURACY.dense:
         index = np.arange(0, outputs, stride)[None, :] - np.arange(nodes)[:, None] + nodes - 1
         matrix = kernel[index]
         return lambda b: b @ matrix

@@ -13,10 +13,8 @@ from needlepoint.core.errors import NoTheory
 from needlepoint.models.activations import Activation
 from needlepoint.numerics.gaussian import sobol_normals
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
+from needlepoint.theory.location.moments.accuracy import ACCURACY
 from needlepoint.theory.location.moments.weight_moments import MaxMoments, Moments, SpikedMoments, moments_type
-
-_CHUNK = 2**22  # normals held at once
-_LARGEST_DIMENSION = 21_201  # of the Sobol sequence that SciPy provides
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -82,12 +80,13 @@ def scrambles(
 
 def _normals(task: SingleLocation, length: int, log2_points: int, count: int, seed: int) -> np.ndarray:
     dimension = length * (2 if isinstance(task, MaxSLR) else 1)
-    if dimension > _LARGEST_DIMENSION:
+    if dimension > ACCURACY.largest_dimension:
         raise NoTheory(
-            f"no quasi-Monte-Carlo rule for {length} tokens; it goes up to {_LARGEST_DIMENSION * length // dimension}."
+            f"no quasi-Monte-Carlo rule for {length} tokens; it goes up to "
+            f"{ACCURACY.largest_dimension * length // dimension}."
         )
     size = count * dimension * 2**log2_points
-    return (_cached_normals if size <= _CHUNK else sobol_normals)(dimension, log2_points, count, seed)
+    return (_cached_normals if size <= ACCURACY.chunk else sobol_normals)(dimension, log2_points, count, seed)
 
 
 _cached_normals = functools.lru_cache(maxsize=8)(sobol_normals)
@@ -98,7 +97,7 @@ def _one(
 ) -> np.ndarray:
     """Return the means over one scrambling, (moments,), in equal chunks that fit into memory."""
     pieces = 1
-    while block.size > pieces * _CHUNK and pieces < len(block):
+    while block.size > pieces * ACCURACY.chunk and pieces < len(block):
         pieces *= 2
     kernel = _spiked if isinstance(task, SpikedSLR) else _maximal
     means = [kernel(activation, c, key, np.sqrt(key_sq), part) for part in np.split(block, pieces)]

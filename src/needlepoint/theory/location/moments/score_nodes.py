@@ -8,18 +8,15 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
 from needlepoint.core.errors import NoTheory
 from needlepoint.models.activations import KernelActivation, Softmax
-from needlepoint.numerics.gaussian import legendre_rule, sobol_normals, trapezoid_rule
+from needlepoint.numerics.gaussian import first_largest, legendre_rule, sobol_normals, trapezoid_rule
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
+from needlepoint.theory.location.moments.accuracy import ACCURACY
 
 SCRAMBLES = 16
 _NODES = {1: 256, 2: 64, 3: 32}  # nodes on a line, by the lines in a product; for more lines Sobol points are used
-_SHARP = 6.0  # largest snr at which the law of the place is smooth enough for the lines of a product
-_POINTS = 2**21  # about how many normals all scramblings hold together
-_LARGEST_DIMENSION = 21_201  # of the Sobol sequence that SciPy provides
 
 
 Line = tuple[np.ndarray, np.ndarray]
@@ -57,7 +54,7 @@ def _score_rules(
     width = 1 if task is SpikedSLR else 2
     shifts = width if issubclass(activation, Softmax) else 0
     lines = width * length - shifts
-    usual = (math.isinf(snr) and length == 2 and shifts > 0) or snr <= _SHARP or length == 1
+    usual = (math.isinf(snr) and length == 2 and shifts > 0) or snr <= ACCURACY.sharp or length == 1
     if issubclass(activation, KernelActivation) and usual and lines <= max(_NODES):
         nodes = _NODES[max(lines, 1)]
         half = math.isinf(snr) and length > 1
@@ -106,23 +103,15 @@ def _basis(length: int, spread: float) -> np.ndarray:
 
 def _points(length: int, width: int, snr: float, seed: int) -> list[Rule]:
     dimension = width * length
-    if dimension > _LARGEST_DIMENSION:
+    if dimension > ACCURACY.largest_dimension:
         raise NoTheory(
             f"no rule for {length} tokens with an activation that is not element-wise; "
-            f"it goes up to {_LARGEST_DIMENSION // width}."
+            f"it goes up to {ACCURACY.largest_dimension // width}."
         )
-    log2_points = max(6, min(12, int(math.log2(_POINTS / (SCRAMBLES * dimension)))))
+    log2_points = max(6, min(12, int(math.log2(ACCURACY.points / (SCRAMBLES * dimension)))))
     normals = sobol_normals(dimension, log2_points, SCRAMBLES, seed)
     coordinates = np.ascontiguousarray(np.moveaxis(normals.reshape(*normals.shape[:2], width, length), 1, -1))
     if math.isinf(snr):
-        coordinates[:, 0] = _winner_first(coordinates[:, 0])
+        coordinates[:, 0] = first_largest(coordinates[:, 0])
     equal = np.full(2**log2_points, 2.0**-log2_points)
     return [Rule(block, equal) for block in coordinates]
-
-
-def _winner_first(normals: np.ndarray) -> np.ndarray:
-    """Map independent normals (..., tokens, nodes) to normals given that the first token has the largest; unlike a
-    permutation by argmax the map is smooth."""
-    log_below = special.log_ndtr(normals[..., :1, :]) / normals.shape[-2]
-    others = special.ndtri_exp(special.log_ndtr(normals[..., 1:, :]) + log_below)
-    return np.concatenate([special.ndtri_exp(log_below), others], axis=-2)

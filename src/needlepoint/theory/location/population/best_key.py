@@ -23,18 +23,14 @@ from needlepoint.theory.location.moments import weight_moments
 from needlepoint.theory.location.moments.place_race import Winner
 from needlepoint.theory.location.population import infima
 from needlepoint.theory.location.population import risk as population_risk
+from needlepoint.theory.location.population.accuracy import ACCURACY
 from needlepoint.theory.location.population.first_keys import Scanned, count_of, norms, scan, zero_constants
 from needlepoint.theory.location.population.risk_at_a_key import FINAL, SCAN, SEARCH, Point, Question
 
 DIFFERENCES = {"smooth": (1e-3, 1e-5), "rough": (1e-2, 1e-3)}  # steps of finite differences: Hessian, last gradients
 LEAST_TOLERANCE = {"smooth": 0.0, "rough": 3e-4}  # least tolerance of a gradient: a rough risk has kinks
 SLACK = {"smooth": 1e-13, "rough": 1e-5}  # two risks closer than this, in units of the label's variance, are equal
-_COARSE = 1e-5  # in the same units: the tables at a minimum that is less certain than this need not be fine
 STARTS = 3
-_ROUNDS = 8
-_SMALL = 1e-3  # in the same units: risks below this may lie in a valley that is too flat for gradients alone
-_SCANNING = 0.5  # share of the progress that the scan counts for
-_PROMISING = 0.03  # how far above the lowest a scanned point may lie, in units of the label's variance
 
 
 @dataclass(frozen=True)
@@ -55,7 +51,7 @@ def best_on_manifold(question: Question, tol: float, progress: Progress = silent
     aligned key, and compare with k = 0 and with the limits |k| -> 0 and infinity.
     """
     grid, unit = norms(question), question.task.label_var
-    lowest = scan(question, grid, lambda done: progress(_SCANNING * done))
+    lowest = scan(question, grid, lambda done: progress(ACCURACY.scanning * done))
     if not lowest:
         nothing = Overlaps(0.0, 0.0, key_sq=0.0, value_sq=0.0)
         return Best(nothing, {}, Estimate(math.nan, math.inf), math.nan, math.nan, Status.DIVERGED)
@@ -71,7 +67,7 @@ def best_on_manifold(question: Question, tol: float, progress: Progress = silent
         starts = [min(lowest, key=lambda pair: pair[0])[1]]
     ends = []
     for i, start in enumerate(starts):
-        progress(_SCANNING + (1 - _SCANNING) * i / len(starts))
+        progress(ACCURACY.scanning + (1 - ACCURACY.scanning) * i / len(starts))
         ends.append(_refine(question, start, tol, tilt=abs(start.alignment) < 1))
     minimum, best = min(ends, key=lambda end: end[0].value, default=(None, None))
     if minimum is not None and best is not None and abs(best.alignment) == 1:
@@ -143,7 +139,7 @@ def ended(
     """
     key_sq = point.scale**2
     # a value that may be far above the infimum (`value_error`) does not need the finest tables
-    fine, coarse = (SEARCH, SCAN) if value_error > _COARSE * question.task.label_var else (FINAL, SEARCH)
+    fine, coarse = (SEARCH, SCAN) if value_error > ACCURACY.coarse * question.task.label_var else (FINAL, SEARCH)
     form = question.value_form(point.constants, point.key, key_sq, fine)
     lowest, value = question.least(form)
     error = abs(lowest - question.value(point, coarse)) or abs(lowest - question.value(point, SCAN))
@@ -201,7 +197,7 @@ def promising(lowest: Scanned, unit: float) -> list[Point]:
         inner = [i for i in range(1, len(values) - 1) if side[i - 1][1].index not in ends]
         chosen += [side[i - 1] for i in inner if values[i] <= min(values[i - 1], values[i + 1])]
     chosen.sort(key=lambda pair: pair[0])
-    return [p for v, p in chosen if v <= chosen[0][0] + _PROMISING * unit][:STARTS]
+    return [p for v, p in chosen if v <= chosen[0][0] + ACCURACY.promising * unit][:STARTS]
 
 
 def _refine(question: Question, start: Point, tol: float, tilt: bool) -> tuple[Minimum, Point]:
@@ -209,14 +205,14 @@ def _refine(question: Question, start: Point, tol: float, tilt: bool) -> tuple[M
     names, scaled = question.free, not question.model.unit_norm
     if question.erf and scaled and not tilt:
         found, point = _by_slopes(question, start, tol)
-        for _ in range(_ROUNDS):  # a flat valley takes several rounds, each with variables scaled by its start
+        for _ in range(ACCURACY.rounds):  # a flat valley takes several rounds, each with variables scaled by its start
             if found.status is Status.CONVERGED:
                 break
             again = _by_slopes(question, point, tol)
             further, (found, point) = found.value - again[0].value, again
             if not further > 1e-15 * question.task.label_var:
                 break
-        if names and found.value < _SMALL * question.task.label_var:
+        if names and found.value < ACCURACY.small * question.task.label_var:
             found, point = _by_curvature(question, point, found)
         # at the bottom of a flat valley the risk is known to the tolerance long before the point is
         known = found.value_error <= 1e-2 * tol and found.residual <= 1e3 * tol
@@ -299,7 +295,7 @@ def _by_curvature(question: Question, start: Point, before: Minimum) -> tuple[Mi
     _, task, _, winner, c = question.elementwise_call(SEARCH)
     numbers = {name: np.array([x]) for name, x in {**c, "label_var": question.task.label_var}.items()}
     law = numbers, None if winner is None else Winner(*(x[None] for x in winner))
-    for _ in range(_ROUNDS):
+    for _ in range(ACCURACY.rounds):
         constants = np.array([point.constants[n] for n in names])
         unit = np.maximum(0.3, np.abs(constants))
         given = {"scale": point.scale, "alignment": point.alignment, "constants": constants, "unit": unit}

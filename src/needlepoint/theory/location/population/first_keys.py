@@ -11,16 +11,10 @@ import numpy as np
 from needlepoint.core.results import Progress, silent
 from needlepoint.models.activations import KernelActivation
 from needlepoint.tasks.single_location import SpikedSLR
+from needlepoint.theory.location.population.accuracy import ACCURACY
 from needlepoint.theory.location.population.risk_at_a_key import SCAN, SEARCH, Point, Question
 
-_ALIGNMENTS = (1.0, 0.6, -0.6, -1.0)
-_APART = 0.25  # largest difference of log |k| between neighbouring norms
-_TURNING = 0.4  # largest change of an argument of erf between neighbouring norms
-_SATURATED = 6.0  # erf is constant to rounding beyond this argument
-_UNDERFLOW = 27.0  # 1 - erf underflows beyond this argument
 _LADDER = sorted(n << i for n in (96, 128) for i in range(8))  # allowed sizes of a grid: few, as each is compiled
-_OFFSETS = (1.0, -1.0, 0.0)
-_LARGEST_OFFSET = 1e6
 _SHIFTS = np.array([-3.0, -1.5, -0.5, 0.5, 1.5, 3.0])
 _SCALES = np.geomspace(0.01, 100.0, 17)
 
@@ -39,7 +33,7 @@ def alignments(question: Question) -> tuple[float, ...]:
         return tuple(np.cos(np.linspace(0.0, np.pi, 25)).tolist())
     if "shift" in question.free:
         return (1.0,) if "offset" in question.free else (1.0, -1.0)
-    return _ALIGNMENTS
+    return ACCURACY.alignments
 
 
 def norms(question: Question, count: int = 0) -> np.ndarray:
@@ -73,9 +67,9 @@ def _erf_norms(question: Question, count: int) -> np.ndarray:
     a = np.geomspace(least / max(1.0, mean, spread), 1e4 * max(1.0, abs(shift)) * max(1.0, 1 / spread), 4001)
     # u of a relevant token with the key along k* and against it, and of another token
     args = [(m * a + shift) / np.sqrt(1 + 2 * (s * a) ** 2) for m, s in ((mean, spread), (-mean, spread), (0.0, 1.0))]
-    steps = np.diff(np.log(a)) / _APART
+    steps = np.diff(np.log(a)) / ACCURACY.apart
     for u in args:
-        steps = steps + np.abs(np.diff(_metric(u, abs(c.get("offset", 0.0)) == 1.0))) / _TURNING
+        steps = steps + np.abs(np.diff(_metric(u, abs(c.get("offset", 0.0)) == 1.0))) / ACCURACY.turning
     way = np.concatenate([[0.0], np.cumsum(steps)])
     needed = max(count, math.ceil(way[-1]))
     nodes = next((n for n in _LADDER if n >= needed), _LADDER[-1])
@@ -85,8 +79,8 @@ def _erf_norms(question: Question, count: int) -> np.ndarray:
 def _metric(u: np.ndarray, tails: bool) -> np.ndarray:
     """Return a coordinate, shaped like u, in which even steps resolve erf or, with `tails`, log(1 + erf)."""
     if not tails:
-        return np.clip(u, -_SATURATED, _SATURATED)
-    u = np.clip(u, -_UNDERFLOW, _UNDERFLOW)
+        return np.clip(u, -ACCURACY.saturated, ACCURACY.saturated)
+    u = np.clip(u, -ACCURACY.underflow, ACCURACY.underflow)
     return np.where(np.abs(u) < 1, u, np.sign(u) * (1 + u**2) / 2)
 
 
@@ -163,7 +157,7 @@ def best_offset(count: Count, A: Any, B: Any) -> tuple[np.ndarray, np.ndarray]:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         v = np.where(usable, more / spread, 0.0)
         offset = np.where(v != 0, s + (G / v - cross) / B11, 1.0)
-    return G - G * G / B11 - more * v, np.clip(offset, -_LARGEST_OFFSET, _LARGEST_OFFSET)
+    return G - G * G / B11 - more * v, np.clip(offset, -ACCURACY.largest_offset, ACCURACY.largest_offset)
 
 
 Forms = Callable[[dict[str, float]], Sequence[np.ndarray]]
@@ -173,7 +167,7 @@ Forms = Callable[[dict[str, float]], Sequence[np.ndarray]]
 def least_risks(count: Count, forms: Forms) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the least risk over v, and over the offset if it is free, at every point; and that offset, or None."""
     if count.free_offset:
-        A, B = (np.stack(x) for x in zip(*(forms({"offset": o}) for o in _OFFSETS), strict=True))
+        A, B = (np.stack(x) for x in zip(*(forms({"offset": o}) for o in ACCURACY.offsets), strict=True))
         return best_offset(count, A, B)
     A, B = forms({})
     if count.unit_norm:

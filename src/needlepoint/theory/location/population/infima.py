@@ -12,13 +12,12 @@ from needlepoint.core.estimates import Estimate
 from needlepoint.models.activations import KernelActivation
 from needlepoint.tasks.single_location import MaxSLR, SpikedSLR
 from needlepoint.theory.location.moments import place_race
+from needlepoint.theory.location.population.accuracy import ACCURACY
 from needlepoint.theory.location.population.first_keys import Scanned, count_of, least_risks
 from needlepoint.theory.location.population.first_keys import turns as turning
 from needlepoint.theory.location.population.risk_at_a_key import SEARCH, Point, Question
 from needlepoint.theory.location.population.statements import linear_optimum
 
-_FAR = 1e9  # norm at which erf counts as a step, in units of max(1, |shift|) / scale
-_TURNS, _ZOOMS = 129, 4  # nodes of the grid of scores at which the step may lie, and how often it zooms in
 EPS = float(np.finfo(float).eps)
 
 
@@ -90,7 +89,7 @@ def _step(question: Question, sign: float, largest: float) -> Limit:
     r"""eq:erf-step. Return the limit $o + \mathrm{sgn}(\chi - \tau)$, $|k|\to\infty$; $\tau = 0$ for a given shift."""
     c, scaled = question.constants, "scale" in question.free
     unit = 1.0 if scaled else 1 / c["scale"]
-    far = _FAR * unit * (1.0 if "shift" in question.free else max(1.0, abs(c["shift"])))
+    far = ACCURACY.far * unit * (1.0 if "shift" in question.free else max(1.0, abs(c["shift"])))
 
     def at(norm: float, turns: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         scale = np.full(len(turns), 1.0 if scaled else norm)
@@ -103,10 +102,10 @@ def _step(question: Question, sign: float, largest: float) -> Limit:
     turns, width = np.zeros(1), 0.0
     if "shift" in question.free:
         width = 2 * float(np.max(turning(question)))
-        turns = np.linspace(-width, width, _TURNS)
-    for _ in range(_ZOOMS if width else 0):
-        best, width = float(turns[np.argmin(at(far, turns)[0])]), 2 * width / (_TURNS - 1)
-        turns = np.linspace(best - width, best + width, _TURNS)
+        turns = np.linspace(-width, width, ACCURACY.turns)
+    for _ in range(ACCURACY.zooms if width else 0):
+        best, width = float(turns[np.argmin(at(far, turns)[0])]), 2 * width / (ACCURACY.turns - 1)
+        turns = np.linspace(best - width, best + width, ACCURACY.turns)
     values, offsets = at(far, turns)
     i = int(np.argmin(values))
     nearer = at(far / 10, turns[i : i + 1])[0][0]

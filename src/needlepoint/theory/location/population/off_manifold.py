@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
 
@@ -26,6 +27,12 @@ from needlepoint.theory.location.population.first_keys import norms
 from needlepoint.theory.location.population.risk_at_a_key import FINAL, SEARCH, Question, TooSteep
 
 Form = tuple[float, np.ndarray, np.ndarray]
+
+LARGEST_LOG_NORM = 700.0
+"""Upper bound of log |k| in the search, whose exponential is still finite."""
+
+ALONG = 0.999
+"""Cosine of k with its teacher above which a long key follows the manifold."""
 
 
 def quadratic(question: Question, constants: Mapping[str, float], k: np.ndarray, coarseness: float) -> Form:
@@ -74,6 +81,10 @@ def best_value(form: Form, unit_norm: bool) -> tuple[float, np.ndarray]:
     return float(G - 2 * c @ y + y @ (values * y)), vectors @ y
 
 
+class _ManifoldFollowed(Exception):
+    """A search goes to infinity along the manifold, whose infimum there is known."""
+
+
 def best_of_all(question: Question, manifold: Best, tol: float, seed: int, progress: Progress = silent) -> Best:
     """Return the best point over all overlaps: `manifold`, the best on the manifold, unless something lower is found.
 
@@ -81,7 +92,8 @@ def best_of_all(question: Question, manifold: Best, tol: float, seed: int, progr
     """
     names, unit_norm = question.free, question.model.unit_norm
     norm = math.sqrt(manifold.overlaps.key_sq)
-    if manifold.status is not Status.CONVERGED or not norm > 0:
+    endless = not unit_norm and (manifold.status is not Status.CONVERGED or not norm > 0)
+    if endless:
         norm = 1.0
     rng = np.random.default_rng([seed, 2])
     along = min(1.0, max(-1.0, manifold.overlaps.key / math.sqrt(manifold.overlaps.key_sq or 1.0)))
@@ -91,17 +103,21 @@ def best_of_all(question: Question, manifold: Best, tol: float, seed: int, progr
     unit = {name: max(0.3, abs(manifold.constants.get(name, 0.0))) for name in names}
 
     def unpack(x: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
-        k = norm * x[:3]
-        if unit_norm:
-            k = x[:3] / np.linalg.norm(x[:3])
+        size = float(np.linalg.norm(x[:3]))
+        k = x[:3] / size if unit_norm else norm * x[:3]
+        if endless and size > 1:  # log |k| instead of |k|: a search that goes to infinity does so in few steps
+            k = x[:3] / size * math.exp(min(size - 1, LARGEST_LOG_NORM))
         return k, {n: manifold.constants[n] + unit[n] * float(y) for n, y in zip(names, x[3:], strict=True)}
 
     longest = 1.01 * float(norms(question)[-1])
 
     def value(x: np.ndarray, coarseness: float = SEARCH) -> float:
         k, constants = unpack(x)
-        if not unit_norm and float(k @ k) > longest**2:
+        size = float(np.linalg.norm(k))
+        if not unit_norm and size > longest:
             return math.inf
+        if endless and size > longest / 3 and abs(k[0]) > ALONG * size:
+            raise _ManifoldFollowed
         try:
             return best_value(quadratic(question, constants, k, coarseness), unit_norm)[0]
         except TooSteep:
@@ -116,7 +132,10 @@ def best_of_all(question: Question, manifold: Best, tol: float, seed: int, progr
     ends = []
     for i, x in enumerate(chosen):
         progress(i / len(chosen))
-        ends.append(newton(value, x, tol=tol, steps=DIFFERENCES[kind]))
+        with contextlib.suppress(_ManifoldFollowed):
+            ends.append(newton(value, x, tol=tol, steps=DIFFERENCES[kind]))
+    if not ends:
+        return manifold
     found = min(ends, key=lambda m: m.value)
     if not found.value < manifold.excess.value - max(1e-9, SLACK[kind]) * question.task.label_var:
         return manifold

@@ -26,13 +26,7 @@ from needlepoint.theory.location.moments import sampled as sampled_moments
 from needlepoint.theory.location.moments import weight_moments
 from needlepoint.theory.location.moments.place_race import winner_law
 from needlepoint.theory.location.moments.weight_moments import Moments
-
-_SCRAMBLES = 64  # many, as few scramblings may all happen to have too few points beyond a step
-_QMC_RTOL = 1e-4  # relative error of the risk at which no more points are taken
-_UNSEEN = 1e-10  # relative error so small that all scramblings may have missed a rare event
-_QMC_POINTS = (10, 12)  # log2 of the first and the last number of points a scramble
-_NODES = (64, 128, 256, 512, 1024, 2048, 4096)  # of the trapezoid rule, refined in this order
-_REFINE = (1, 2, 4, 8, 16)  # divisions of the step of the winner's rule, in this order
+from needlepoint.theory.location.population.accuracy import ACCURACY
 
 Route = Callable[[Any, KeyValueAttention, Overlaps], Estimate]
 
@@ -91,7 +85,7 @@ def routes(task: SingleLocation, model: KeyValueAttention) -> dict[str, Route]:
     if isinstance(model.activation, Erf):
         table["closed"] = _closed if spiked else functools.partial(_max_elementwise, 0)
     if model.activation.form == "elementwise":
-        table["elementwise"] = _elementwise if spiked else functools.partial(_max_elementwise, _NODES[0])
+        table["elementwise"] = _elementwise if spiked else functools.partial(_max_elementwise, ACCURACY.nodes[0])
     if isinstance(model.activation, KernelActivation):
         table["kernel"] = _kernel
     table["qmc"] = qmc
@@ -150,7 +144,7 @@ def _elementwise(task: SpikedSLR, model: KeyValueAttention, overlaps: Overlaps) 
         value = float(_elementwise_kernel(type(model.activation), c, o, nodes))
         return value, erf_closed_form.rounding(task, overlaps, value)
 
-    return _refined(at, _NODES)
+    return _refined(at, ACCURACY.nodes)
 
 
 def _max_elementwise(nodes: int, task: MaxSLR, model: KeyValueAttention, overlaps: Overlaps) -> Estimate:
@@ -165,7 +159,7 @@ def _max_elementwise(nodes: int, task: MaxSLR, model: KeyValueAttention, overlap
         value = float(weight_moments.excess_risk(task, moments, overlaps))
         return value, rounding(task, overlaps, value, moments)
 
-    return _refined(at, _REFINE)
+    return _refined(at, ACCURACY.refine)
 
 
 def elementwise_means(
@@ -246,16 +240,16 @@ def qmc(task: SingleLocation, model: KeyValueAttention, overlaps: Overlaps, seed
     """Return the mean risk over independent scramblings of Sobol points; the error is three standard errors."""
     c = elementwise.constants(task, model)
     value, error, moments = np.nan, np.inf, None
-    for log2_points in range(_QMC_POINTS[0], _QMC_POINTS[1] + 1, 2):
+    for log2_points in range(ACCURACY.qmc_points[0], ACCURACY.qmc_points[1] + 1, 2):
         found = sampled_moments.scrambles(
-            task, type(model.activation), c, overlaps.key, overlaps.key_sq, log2_points, _SCRAMBLES, seed
+            task, type(model.activation), c, overlaps.key, overlaps.key_sq, log2_points, ACCURACY.scrambles, seed
         )
         moments = found[0]
         risks = [float(weight_moments.excess_risk(task, m, overlaps)) for m in found]
-        value, error = float(np.mean(risks)), 3 * float(np.std(risks, ddof=1) / np.sqrt(_SCRAMBLES))
-        if _UNSEEN * abs(value) < error <= _QMC_RTOL * abs(value) or overlaps.key_sq == 0:
+        value, error = float(np.mean(risks)), 3 * float(np.std(risks, ddof=1) / np.sqrt(ACCURACY.scrambles))
+        if ACCURACY.unseen * abs(value) < error <= ACCURACY.qmc_rtol * abs(value) or overlaps.key_sq == 0:
             break
-    if error <= _UNSEEN * abs(value) and overlaps.key_sq > 0:
+    if error <= ACCURACY.unseen * abs(value) and overlaps.key_sq > 0:
         # scramblings that agree this well may all have missed an event as rare as one in all the points taken
-        error = 3 * (task.label_var + overlaps.value_sq) / (_SCRAMBLES * 2 ** _QMC_POINTS[1])
+        error = 3 * (task.label_var + overlaps.value_sq) / (ACCURACY.scrambles * 2 ** ACCURACY.qmc_points[1])
     return Estimate(value, max(error, rounding(task, overlaps, value, moments)))

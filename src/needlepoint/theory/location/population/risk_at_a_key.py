@@ -19,12 +19,12 @@ from needlepoint.theory.location.moments import weight_moments
 from needlepoint.theory.location.moments.place_race import winner_law
 from needlepoint.theory.location.moments.weight_moments import Moments
 from needlepoint.theory.location.population import risk as population_risk
+from needlepoint.theory.location.population.accuracy import ACCURACY
 
 SCAN, SEARCH, FINAL = 4.0, 2.0, 1.0
 """Coarseness of the tables in the three stages of a search: a factor on every step."""
 
 _QMC_POINTS = {SCAN: 9, SEARCH: 13, FINAL: 14}  # log2 of the points, where means are sampled
-_QMC_BUDGET = 17  # log2 of points times tokens, the most that a search takes
 
 
 class TooSteep(Exception):
@@ -87,7 +87,7 @@ class Question:
                     return tables
                 coarseness *= 2
             raise TooSteep
-        points = min(_QMC_POINTS[coarseness], max(9, _QMC_BUDGET - int(math.log2(self.task.longest))))
+        points = min(_QMC_POINTS[coarseness], max(9, ACCURACY.qmc_budget - int(math.log2(self.task.longest))))
         c = {**self.constants, **free}
         return sampled_moments.scrambles(self.task, self.activation, c, key, key_sq, points, 1)[0]
 

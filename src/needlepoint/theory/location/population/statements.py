@@ -16,9 +16,9 @@ from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.gaussian import lattice
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.location.moments import place_race
+from needlepoint.theory.location.population.accuracy import ACCURACY
 
 EPS = float(np.finfo(float).eps)
-_LARGEST_SHIFT = 100.0  # of the spike, in standard deviations of a token; beyond it the bound underflows
 
 
 def _check(task: object) -> SingleLocation:
@@ -96,7 +96,7 @@ def elementwise_bound(task: SingleLocation) -> Estimate:
 
 def _spiked_bound(task: SpikedSLR, n: float, coarseness: float) -> float:
     gamma, m = task.relevant_std, math.sqrt(task.snr)
-    if m > _LARGEST_SHIFT * max(1.0, gamma):
+    if m > ACCURACY.largest_shift * max(1.0, gamma):
         raise NoTheory(f"{task!r}: the bound is below the smallest number at an snr of this size.")
     reach = place_race.REACH
     slope = gamma * m + abs(gamma**2 - 1) * (reach + m) + 1

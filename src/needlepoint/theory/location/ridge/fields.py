@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy import linalg, special
+from scipy import linalg
 
 from needlepoint.channels.linear_attention import linear_response
 from needlepoint.channels.proximal import patient, proximal
 from needlepoint.channels.replies import Channel, Divergence, Minima, Reply, Sample, reply
 from needlepoint.models.activations import Activation, Linear, Softmax
-from needlepoint.numerics.gaussian import sobol_normals
+from needlepoint.numerics.gaussian import first_largest, sobol_normals
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.location.ridge.accuracy import ACCURACY
 
@@ -85,7 +85,7 @@ class Points(NamedTuple):
         free = self.length - 1 if self.softmax else self.length
         if issubclass(self.task_type, SpikedSLR):
             return 1 + self.length, free, 0
-        # `_with_first_largest` needs one normal per token; softmax over two tokens needs only their difference
+        # `first_largest` needs one normal per token; softmax over two tokens needs only their difference
         return 1 + self.length, free, self.length if self.length > 2 else free
 
 
@@ -120,7 +120,7 @@ def _base_normals(points: Points) -> Base:
     if issubclass(task_type, SpikedSLR):
         star = star[:, :0]
     elif star.shape[1] == length:
-        star = _with_first_largest(star)
+        star = first_largest(star)
     else:
         half = np.abs(star) / np.sqrt(2) if star.shape[1] else np.zeros((scrambles, 1, normals.shape[-1]))
         star = np.concatenate([half, -half], axis=1)[:, :length]
@@ -140,18 +140,6 @@ def _whole(normals: np.ndarray, length: int) -> np.ndarray:
         return np.zeros((normals.shape[0], 1, normals.shape[2]))
     directions = linalg.helmert(length)  # (length - 1, length), orthonormal, each row sums to zero
     return np.einsum("il,sin->sln", directions, normals)
-
-
-def _with_first_largest(normals: np.ndarray) -> np.ndarray:
-    """Return independent normals conditioned on the first being the largest, (scrambles, length, n).
-
-    The map from the unit cube is smooth, as Sobol points need it.
-    """
-    length = normals.shape[1]
-    log_u = special.log_ndtr(normals)
-    largest = special.ndtri_exp(log_u[:, :1] / length)
-    others = special.ndtri_exp(log_u[:, 1:] + special.log_ndtr(largest))
-    return np.concatenate([largest, others], axis=1)
 
 
 # --- means over the fields ----------------------------------------------------------------------
