@@ -114,7 +114,9 @@ class Maximal:
     def scores(self, q_k: float, q_v: float) -> tuple[float, float]:
         two = sum(p for n, p in self.task.length_law if n == 2)
         T, c = self.task.noise_var + 1 - q_v, math.sqrt(2 * q_v / (self.task.noise_var + 1 - q_v))
-        key = 2 * derivative(lambda q: self.evidence(q, q_v), q_k, 0.012 * self.fine * min(q_k, 1 - q_k))
+        # near q_k = 0 the evidence is almost linear in q_k, and short steps would only add rounding
+        step = 0.012 * self.fine * min(q_k, 1 - q_k) if q_k > 0.01 else 0.15 * q_k
+        key = 2 * derivative(lambda q: self.evidence(q, q_v), q_k, step)
         (high, low), weight = self.chances(q_k)
         b = np.log(high) - np.log(low)
         h, wh = _h_line(c, self.fine)

@@ -14,6 +14,9 @@ from scipy.stats import qmc
 
 import needlepoint as ndl
 
+SETTLED = 1e-2
+"""Largest step of the map, in any coordinate, at a point that counts as found; other points leave less."""
+
 NAMES = ("m_k", "q_k", "V_k", "m_v", "q_v", "V_v")
 
 
@@ -163,17 +166,32 @@ def risk(task: Any, activation: Any, x: np.ndarray) -> float:
 
 
 def fixed_point(task: Any, activation: Any, learner: Any, start: np.ndarray, log2: int, scramblings: int) -> Any:
-    """(value, three standard errors) of each number, at the fixed point near the start."""
+    """(value, three standard errors) of each number, at the fixed point near the start; nothing if it is not found."""
     length = task.fixed_length
     c = coordinates(start)
 
     def map_of(c: np.ndarray, at: Fields) -> np.ndarray:
         return coordinates(step(task, activation, learner, length, order(c), at)[0])
 
-    rough = fields(task, length, min(14, log2), 900)
-    here = map_of(c, rough)
-    J = np.stack([(map_of(c + h, rough) - here) / 1e-3 for h in 1e-3 * np.eye(6)], axis=1)
-    solve = np.linalg.inv(np.eye(6) - J)
+    rough = [fields(task, length, min(14, log2), 900 + seed) for seed in range(4)]
+
+    def pooled(c: np.ndarray) -> np.ndarray:
+        return np.mean([map_of(c, at) for at in rough], axis=0)
+
+    def inverse(c: np.ndarray, width: float) -> np.ndarray:
+        here = pooled(c)
+        J = np.stack([(pooled(c + h) - here) / width for h in width * np.eye(6)], axis=1)
+        return np.linalg.inv(np.eye(6) - J)
+
+    solve = inverse(c, 1e-3)
+    newton = c + solve @ (pooled(c) - c)
+    if not np.max(np.abs(pooled(newton) - newton)) < SETTLED:
+        # where minima jump, slopes over so small a distance are noise: the plain map is followed, and they are wider
+        for _ in range(60):
+            c = c + 0.5 * (pooled(c) - c)
+        if not np.max(np.abs(pooled(c) - c)) < SETTLED:
+            return {}
+        solve = inverse(c, 3e-2)
     ends: list[tuple[np.ndarray, float]] = []
     for _ in range(2):
         ends = []
