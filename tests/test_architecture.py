@@ -21,7 +21,7 @@ LEVELS = (
     {"studies"},
     {"plotting"},
     {"papers", "checkpoints"},
-    {"cli", "explorer"},
+    {"cli", "explorer", "__main__"},
 )
 LEVEL = {name: i for i, names in enumerate(LEVELS) for name in names}
 APART = ({"theory", "simulation"},)

@@ -82,7 +82,8 @@ def test_predict_answers_or_names_the_nearest(task, model, learner):
     question = asked(task, model, learner)
     if ("predict", *(type(q) for q in question)) in dispatch.rules():
         result = ndl.predict(*question)
-        assert result.status is ndl.Status.CONVERGED
+        in_time = learner in ("GradientFlow", "OnlineSGD", "ProjectedDescent")
+        assert result.status is (ndl.Status.FINISHED if in_time else ndl.Status.CONVERGED)
         assert all(e.finite for e in result.metrics.values())
         assert math.isclose(noise_of(result), NOISE_VAR, rel_tol=1e-9)
     else:

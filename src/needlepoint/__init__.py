@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 import needlepoint.core.forks as _forks  # from the beginning, so that no fork goes unnoticed
+from needlepoint.core.text.drawing import draw_with as _draw_with
 
 if TYPE_CHECKING:
     __version__: str
@@ -164,3 +165,11 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *_HOME])
+
+
+def _plot(*args: Any, **options: Any) -> Any:
+    """Draw an answer; plotting is imported when the first one is drawn."""
+    return __getattr__("plot")(*args, **options)
+
+
+_draw_with(_plot)

@@ -62,7 +62,7 @@ def test_thresholds_say_infinity_in_words(call):
     head, *lines = out.splitlines()
     assert head.startswith("Thresholds: AttentionIndexed(tokens=1")
     assert [line.split()[:2] for line in lines] == [
-        ["interpolation", "0.30696421"],
+        ["interpolation", "0.306964205718"],
         ["recovery", "infinite"],
         ["bayes_recovery", "infinite"],
     ]
@@ -86,7 +86,7 @@ def test_thresholds_of_a_narrow_layer_are_bounds_and_say_so(call, document):
     assert "W is only 0.1 d wide" in found["notes"][0]
     code, out, _ = call(*question)
     assert code == 0
-    assert "0.058540948 (+- 3.6e-02)" in out
+    assert "0.059(36)" in out
     assert found["notes"][0] in out
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import operator
 import sys
 from fractions import Fraction
 
@@ -55,10 +56,103 @@ def test_a_format_is_that_of_the_value():
     assert f"{Estimate(0.125, 1e-9)}" == str(Estimate(0.125, 1e-9))
 
 
-def test_two_estimates_are_never_added_silently():
-    for other in (Estimate(1.0, 0.1), Estimate(1.0, 0.1, "stderr")):
+def test_a_bound_and_a_standard_error_are_never_joined():
+    bound, sample = Estimate(1.0, 0.1), Estimate(1.0, 0.1, "stderr")
+    for join in (operator.add, operator.sub, operator.mul, operator.truediv):
+        for a, b in ((bound, sample), (sample, bound)):
+            with pytest.raises(InvalidParameter, match=r"a bound .* and a standard error .* cannot be joined"):
+                join(a, b)
+
+
+OPERATIONS = (operator.add, operator.sub, operator.mul, operator.truediv)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("join", OPERATIONS)
+def test_a_joined_bound_holds_for_all_values_within_the_two(join):
+    """Corners of the two intervals are the extremes of each operation, and one of them attains the bound."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        a, b = rng.normal(0.0, 2.0, 2)
+        e, f = rng.exponential(0.3, 2)
+        if join is operator.truediv and abs(b) <= 1.05 * f:
+            continue
+        found = join(Estimate(a, e), Estimate(b, f))
+        corners = [abs(join(a + s * e, b + t * f) - join(a, b)) for s in (-1, 1) for t in (-1, 1)]
+        assert found.value == join(a, b)
+        assert max(corners) <= found.error * (1 + 1e-12)
+        assert found.error <= max(corners) * (1 + 1e-9) + 1e-12
+
+
+@pytest.mark.montecarlo
+@pytest.mark.parametrize("join", OPERATIONS)
+def test_joined_standard_errors_are_those_of_independent_numbers(join):
+    """To first order: with errors of a thousandth the second is negligible; 40,000 draws know a spread to 0.35 %."""
+    rng = np.random.default_rng(1)
+    a, b, e, f = 1.7, -0.6, 2e-3, 1e-3
+    spread = np.std(join(rng.normal(a, e, 40_000), rng.normal(b, f, 40_000)))
+    found = join(Estimate(a, e, "stderr"), Estimate(b, f, "stderr"))
+    assert found.error == pytest.approx(spread, rel=5 * 0.0036)
+    assert found.kind == "stderr"
+
+
+@pytest.mark.negative
+def test_standard_errors_do_not_simply_add_up():
+    assert (Estimate(1.0, 0.3, "stderr") + Estimate(1.0, 0.4, "stderr")).error == pytest.approx(0.5, rel=1e-12)
+
+
+@pytest.mark.exact
+def test_numbers_on_either_side_are_exact():
+    e = Estimate(0.5, 0.01)
+    for found, value, error in [
+        (2 * e, 1.0, 0.02),
+        (e * np.float64(2), 1.0, 0.02),
+        (np.float64(2) * e, 1.0, 0.02),
+        (1 - e, 0.5, 0.01),
+        (e - 1, -0.5, 0.01),
+        (e / 4, 0.125, 0.0025),
+        (1 / e, 2.0, 0.01 / 0.5 / 0.49),
+        (-e, -0.5, 0.01),
+        (abs(-e), 0.5, 0.01),
+        (sum([e, e]), 1.0, 0.02),
+    ]:
+        assert isinstance(found, Estimate)
+        assert (found.value, found.error) == (pytest.approx(value), pytest.approx(error))
+
+
+def test_what_cannot_be_known_has_an_infinite_error():
+    assert (Estimate(1.0, 0.1) / Estimate(0.1, 0.2)).error == math.inf
+    assert (0 * Estimate(1.0, math.inf)).error < 1e-300  # nothing of it is left
+    assert (2 * Estimate(1.0, math.inf)).error == math.inf
+    with pytest.raises(ZeroDivisionError):
+        Estimate(1.0) / 0
+
+
+def test_estimates_are_ordered_by_value():
+    small, large = Estimate(0.1, 0.5), Estimate(0.2, 0.0)
+    assert sorted([large, small]) == [small, large]
+    assert min(large, small) is small
+    assert max([large, small]) is large
+    assert small < large <= 0.2
+    assert 0.3 > large >= small
+    assert small == 0.1
+    assert small != Estimate(0.1, 0.4)
+    assert small != "0.1"
+    assert {small, 0.1} == {small}
+    for other in ("0.1", None, [1]):
         with pytest.raises(TypeError):
-            Estimate(1.0, 0.1) + other
+            _ = small < other
+        with pytest.raises(TypeError):
+            small + other
+
+
+def test_numpy_takes_estimates_for_numbers():
+    found = np.asarray([Estimate(0.1, 0.5), Estimate(0.2)])
+    assert found.dtype == float
+    assert found.tolist() == [0.1, 0.2]
+    assert np.asarray(Estimate(0.25, 1.0)).item() == 0.25
+    assert round(Estimate(0.126, 0.5), 2) == 0.13
+    assert round(Estimate(1.6)) == 2
 
 
 @pytest.mark.parametrize(
@@ -74,9 +168,10 @@ def test_finite_means_value_and_error(estimate, finite):
     assert estimate.finite is finite
 
 
-def test_the_text_says_which_error_it_is():
-    assert str(Estimate(0.125, 1e-9)) == "0.125 (+- 1.0e-09)"
-    assert str(Estimate(0.125, 0.02, "stderr")) == "0.125 (se 2.0e-02)"
+def test_the_text_has_the_digits_that_the_error_leaves():
+    assert str(Estimate(0.125, 1e-9)) == "0.1250000000(10)"
+    assert str(Estimate(0.469, 0.0024, "stderr")) == "0.4690(24)"
+    assert repr(Estimate(0.469, 0.0024, "stderr")) == "Estimate(value=0.469, error=0.0024, kind='stderr')"
 
 
 def test_json_has_no_nan():

@@ -137,7 +137,7 @@ def test_the_text_has_status_metrics_branch_and_notes():
     text = str(p)
     assert text == repr(p)
     assert f"NOISE_LIMITED: {Status.NOISE_LIMITED.sentence}" in text
-    assert "1.25 (+- 1.0e-09)" in text
+    assert "1.2500000000(10)" in text
     assert "key=0.5, value=0.1" in text
     assert "oracle 1, other 1 (of 2 runs)" in text
     assert text.splitlines()[-1].endswith("a note")

@@ -16,6 +16,7 @@ def test_codes_are_pinned():
         "UNBOUNDED": 4,
         "INFEASIBLE": 5,
         "UNSTABLE": 6,
+        "FINISHED": 7,
     }
 
 
@@ -32,5 +33,5 @@ def test_sentences_differ():
     assert len({s.sentence for s in Status}) == len(Status)
 
 
-def test_only_converged_numbers_can_be_used_as_they_are():
-    assert [s for s in Status if s.ok] == [Status.CONVERGED]
+def test_only_what_converged_or_did_its_steps_can_be_used_as_it_is():
+    assert [s for s in Status if s.ok] == [Status.CONVERGED, Status.FINISHED]

@@ -220,3 +220,13 @@ def test_impossible_laws_are_refused(bad):
     name = next(iter(bad))
     with pytest.raises(ndl.InvalidParameter, match=name):
         ndl.SpikedSLR(**{"tokens": 2, "snr": 1.0, **bad})
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 100, 12345])
+def test_counts_of_lengths_sum_to_n_and_are_within_one_of_what_is_expected(n):
+    task = ndl.SpikedSLR({2: 0.25, 3: 1 / 3, 5: 1 / 6, 9: 0.25}, 1.0)
+    counts = dict(task.length_counts(n))
+    assert sum(counts.values()) == n
+    assert all(c > 0 for c in counts.values())
+    assert all(abs(counts.get(length, 0) - p * n) < 1.001 for length, p in task.length_law)

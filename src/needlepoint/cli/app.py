@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
+from needlepoint.cli.catalogue import learners, models, tasks
 from needlepoint.cli.figures import cite, figures, reproduce
 from needlepoint.cli.indexed import spectrum, thresholds
 from needlepoint.cli.interrupts import INTERRUPTED
@@ -21,7 +23,6 @@ app = typer.Typer(
     name="needlepoint",
     help="What attention layers learn when dimension and data are large, checked against training at finite size.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -71,6 +72,36 @@ def _fail(sentence: str, code: int) -> int:
     return code
 
 
-for command in (predict, simulate, compare, figures, reproduce, cite, thresholds, spectrum, sweep):
+def _say_version(asked: bool) -> None:
+    if asked:
+        import needlepoint as ndl
+
+        print(f"needlepoint {ndl.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_say_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Options that come before a command."""
+
+
+for command in (
+    predict,
+    simulate,
+    compare,
+    sweep,
+    thresholds,
+    spectrum,
+    figures,
+    reproduce,
+    tasks,
+    models,
+    learners,
+    cite,
+):
     app.command()(command)
 app.add_typer(study_app, name="study")

@@ -74,7 +74,7 @@ def thresholds(
         return
     print(f"Thresholds: {asked!r}, {attention!r}")
     for name, value in values.items():
-        shown = "infinite" if math.isinf(float(value)) else f"{value:.8g} (+- {value.error:.1e})"
+        shown = "infinite" if math.isinf(float(value)) else str(value)
         print(f"  {name:<15} {shown:<23} {said[name]}")
     for note in found.notes:
         print(f"  {'note':<15} {note}")

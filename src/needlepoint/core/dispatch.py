@@ -58,6 +58,11 @@ def check_question(verb: str, task: Any, model: Any, learner: Any, seed: Any) ->
         raise InvalidParameter(f"{verb}(seed={shown(seed)}): seed must be a whole number from 0 to 2**63 - 1.")
     for part, family in ((task, "task"), (model, "model"), (learner, "learner")):
         absent = part is None and family == "model"
+        if isinstance(part, type):
+            raise InvalidParameter(
+                f"{verb}({family}={shown(part)}): this is a class, not a {family}; write {part.__name__}(...), as in "
+                f"`needlepoint {family}s`."
+            )
         if not absent and getattr(part, "family", None) != family:
             raise InvalidParameter(f"{verb}({family}={shown(part)}): this is not a {family}.")
 

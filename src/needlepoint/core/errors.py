@@ -6,7 +6,7 @@ import difflib
 import math
 from collections.abc import Iterable
 
-_LONGEST = 1000  # characters; a longer value is shortened in an error message
+_LONGEST = 300  # characters; a longer value is shortened in an error message
 
 
 class NeedlepointError(Exception):
@@ -74,6 +74,8 @@ def shown(value: object) -> str:
 
     Python refuses to write integers of more than 4,300 digits and raises ValueError; these are described instead.
     """
+    if isinstance(value, type):
+        return value.__name__
     try:
         text = repr(value)
     except ValueError:
@@ -81,7 +83,7 @@ def shown(value: object) -> str:
             return f"<{type(value).__name__} with an integer of more than 4,300 digits>"
         return f"<integer of {math.floor(value.bit_length() * math.log10(2)) + 1:,} digits>"
     text = " ".join(text.split()) if "\n" in text else text
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 200]} ... {text[-200:]}"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 60]} ... {text[-60:]}"
 
 
 def one_line(error: BaseException) -> str:

@@ -8,11 +8,18 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeGuard, cast
 
 from needlepoint.core.errors import InvalidParameter, shown
 from needlepoint.core.text.jsonio import number
+
+
+def is_traced(value: object) -> bool:
+    """Return whether a value stands for a number that JAX does not know yet, without importing JAX."""
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(value, jax.core.Tracer)
 
 
 class Kind:

@@ -21,6 +21,9 @@ ODD = ("key", "value", "value_on_key", "key_on_value")
 FIVE = ("key", "value", "value_on_key", "key_on_value", "key_dot_value")
 """kappa, nu, theta, eta, rho: the order of the overlap vector wherever k and v have unit norm."""
 
+SEVEN = (*FIVE, "key_sq", "value_sq")
+"""kappa, nu, theta, eta, rho, q_k, q_v: the order of the overlap vector where the norms of k and v are free."""
+
 _VECTORS = ("k*", "v*", "k", "v")
 
 
@@ -89,7 +92,7 @@ class Overlaps(Spec):
         return cls(*(float(x) for x in five))
 
     def items(self) -> Iterator[tuple[str, float]]:
-        return ((name, getattr(self, name)) for name in (*FIVE, "key_sq", "value_sq"))
+        return ((name, getattr(self, name)) for name in SEVEN)
 
 
 @spec

@@ -15,9 +15,13 @@ from needlepoint.core.overlaps import OFF_MANIFOLD, IndexedOverlaps, Overlaps
 from needlepoint.core.specs import Spec, spec_id
 from needlepoint.core.status import Status
 from needlepoint.core.text.jsonio import plain
+from needlepoint.core.text.showing import Showing, table
 
 UNSOLVED = (Status.MAX_STEPS, Status.DIVERGED, Status.INFEASIBLE)
 """Statuses of predictions whose solver stopped at a point that does not satisfy the equations."""
+
+ERRORS = {"numerical": "numerical, a bound", "stderr": "one standard error"}
+"""What the error of each kind of estimate is, in words."""
 
 Progress = Callable[[float], None]
 """Called with the fraction done, between 0 and 1."""
@@ -80,7 +84,7 @@ class Trajectory:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Result:
+class Result(Showing):
     """What Prediction and Measurement share; every metric is also an attribute (`result.risk`), an Estimate."""
 
     task: Spec
@@ -95,12 +99,20 @@ class Result:
     notes: tuple[str, ...] = ()
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        """Call a run that did its steps FINISHED, also where an older store says CONVERGED."""
+        if self.trajectory is not None and self.status is Status.CONVERGED:
+            object.__setattr__(self, "status", Status.FINISHED)
+
     def __getattr__(self, name: str) -> Estimate:
         metrics = self.__dict__.get("metrics", {})
         if name in metrics:
             return metrics[name]
         have = ", ".join(metrics) or "none"
         raise AttributeError(f"{type(self).__name__} has no metric {name!r}; it has {have}.")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self.metrics})
 
     @property
     def id(self) -> str:
@@ -133,8 +145,14 @@ class Result:
             "trajectory": self.trajectory,
         }
 
-    def to_json(self) -> dict[str, Any]:
+    def _document(self) -> dict[str, Any]:
         return plain(self._head())
+
+    def _records(self) -> list[dict[str, Any]]:
+        return [{"metric": n, "value": e.value, "error": e.error, "kind": e.kind} for n, e in self.metrics.items()]
+
+    def _repr_html_(self) -> str:
+        return table(self._lines(), caption=f"{type(self).__name__}: {self.task!r}, {self.model!r}, {self.learner!r}")
 
     def __str__(self) -> str:
         lines = self._lines()
@@ -148,6 +166,8 @@ class Result:
         """Return (name, text) of each line that is printed below the specs."""
         lines = [("status", f"{self.status.name}: {self.status.sentence}")]
         lines += [(name, str(estimate)) for name, estimate in self.metrics.items()]
+        kinds = {e.kind for e in self.metrics.values() if 0 < e.error < math.inf}
+        lines += [("errors", f"in brackets, of the last digits: {ERRORS[kind]}") for kind in sorted(kinds)]
         if self.overlaps is not None:
             lines.append(("overlaps", ", ".join(f"{n}={x:.6g}" for n, x in self.overlaps.items())))
         if self.branch is not None:
@@ -189,6 +209,7 @@ class Prediction(Result):
 
     def __post_init__(self) -> None:
         """Give equations that were not solved an infinite error and no stability, whichever rule made the result."""
+        super().__post_init__()
         if self.status in UNSOLVED:
             lost = {name: Estimate(e.value, math.inf, e.kind) for name, e in self.metrics.items()}
             errors = dict.fromkeys(self.overlaps_error, math.inf)
@@ -207,7 +228,7 @@ class Prediction(Result):
             lines.append(("may be off", shares))
         return lines + [("resolved", repr(r)) for r, a in zip(self.resolved or asked, asked, strict=True) if r != a]
 
-    def to_json(self) -> dict[str, Any]:
+    def _document(self) -> dict[str, Any]:
         resolved = self.resolved or (self.task, self.model, self.learner)
         more = {
             "kind": "prediction",
@@ -238,7 +259,7 @@ class Measurement(Result):
     values: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
     """Metric -> its value (repeats,) in every repeat, where theory is compared with the repeats one by one."""
 
-    def to_json(self) -> dict[str, Any]:
+    def _document(self) -> dict[str, Any]:
         more: dict[str, Any] = {"kind": "measurement", "d": self.d, "repeats": self.repeats, "spectrum": self.spectrum}
         more["values"] = dict(self.values)
         return plain({**self._head(), **more})

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 
 from needlepoint.core.errors import InvalidParameter, UnknownName, shown
-from needlepoint.core.kinds import Choice, Count, Flag, Kind, Lengths, Numbers, Penalty, Real, refusal
+from needlepoint.core.kinds import Choice, Count, Flag, Kind, Lengths, Numbers, Penalty, Real, is_traced, refusal
 from needlepoint.core.text.jsonio import canonical
 
 NUMBERS_VERSION = 2
@@ -51,6 +51,8 @@ class Nested(Kind):
         if not isinstance(value, Spec) or value.family != self.family:
             near = difflib.get_close_matches(shown(value).strip("'"), self.words, n=1)
             hint = f"did you mean {near[0]!r}?" if near else self.why
+            if isinstance(value, type):
+                hint = f"this is a class; write {value.__name__}(...)"
             raise InvalidParameter(refusal(where, value, self.admissible(), hint))
         return value
 
@@ -168,6 +170,11 @@ class Spec:
     def __post_init__(self) -> None:
         for f in declared(type(self)):
             where = f"{type(self).__name__}.{f.name}"
+            if is_traced(getattr(self, f.name)):
+                raise InvalidParameter(
+                    f"{type(self).__name__}({f.name}=a traced value): specs hold plain numbers; this one is inside "
+                    "jax.jit, grad or vmap, through which needlepoint cannot be called. Call it outside, with numbers."
+                )
             object.__setattr__(self, f.name, f.metadata["kind"].coerce(getattr(self, f.name), where))
         self.check()
 

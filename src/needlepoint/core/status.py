@@ -19,6 +19,7 @@ class Status(enum.IntEnum):
     UNBOUNDED = 4
     INFEASIBLE = 5
     UNSTABLE = 6
+    FINISHED = 7
 
     @property
     def sentence(self) -> str:
@@ -27,16 +28,17 @@ class Status(enum.IntEnum):
     @property
     def ok(self) -> bool:
         """Return whether the numbers can be used as they are. `Result.ok` also admits infima that are not attained."""
-        return self is Status.CONVERGED
+        return self in (Status.CONVERGED, Status.FINISHED)
 
     @property
     def finished(self) -> bool:
-        """Return whether the equations are solved, whether or not their answer is to be trusted."""
-        return self in (Status.CONVERGED, Status.UNSTABLE)
+        """Return whether the equations are solved or the steps done, whether or not the answer is to be trusted."""
+        return self in (Status.CONVERGED, Status.UNSTABLE, Status.FINISHED)
 
 
 _SENTENCES = {
     Status.CONVERGED: "the computation finished and its numbers meet the stated error.",
+    Status.FINISHED: "the run did all the steps that were asked for; where it was going is in the trajectory.",
     Status.MAX_STEPS: "the step limit was reached before the residual fell below its tolerance.",
     Status.NOISE_LIMITED: "the sampling noise of the integration is larger than the tolerance asked for.",
     Status.DIVERGED: "the iteration left the finite numbers; a smaller step size is the usual remedy.",

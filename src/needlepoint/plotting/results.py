@@ -20,7 +20,7 @@ from needlepoint.plotting.spectra import XLABEL, SpectrumPanel, draw_spectrum
 from needlepoint.plotting.studies import pictures as studies
 from needlepoint.plotting.studies.data import Plottable
 from needlepoint.plotting.studies.pictures import picture_path
-from needlepoint.plotting.style import COLOURS, THEORY, TRAINING, styled
+from needlepoint.plotting.style import COLOURS, THEORY, TRAINING, Picture, styled
 from needlepoint.plotting.trajectories import four_panels
 
 FARTHEST = 6.0
@@ -58,7 +58,7 @@ def plot(shown: Any, *args: Any, **options: Any) -> Figure:
 
     >>> found = ndl.predict(ndl.SpikedSLR(2, snr=2.0), None, ndl.BayesOptimal())
     >>> type(ndl.plot(found)).__name__
-    'Figure'
+    'Picture'
     """
     if isinstance(shown, Result):
         return plot_result(shown, *args, **options)
@@ -73,9 +73,12 @@ def plot_result(
 ) -> Figure:
     """Return the picture of one result; measurements, if given, must be of the same specs as the prediction."""
     target = picture_path(path)
-    tests = (measurements,) if isinstance(measurements, Measurement) else tuple(measurements)
+    tests = (measurements,) if isinstance(measurements, Result) else tuple(measurements)
     if not isinstance(result, Result) or not all(isinstance(m, Measurement) for m in tests):
-        raise InvalidParameter("plot: takes a Prediction or a Measurement, and Measurements that test a Prediction.")
+        raise InvalidParameter(
+            "plot(prediction, measurements): takes a Prediction or a Measurement, and Measurements that test a "
+            "Prediction; several predictions are drawn as a study (sweep)."
+        )
     if tests and not isinstance(result, Prediction):
         raise InvalidParameter("plot: measurements are drawn over a Prediction; give that first.")
     figure = _figure(result, tests)
@@ -102,7 +105,7 @@ def _figure(result: Result, tests: tuple[Measurement, ...]) -> Figure:
     high = math.ceil(len(spectra) / 2)
     table_width = 2.9 if comparison is None else 5.4
     height = max(2.7 * high, 0.27 * (len(rows) + 2) + 0.2 * (len(tests) + 2 if tests else 0)) + 0.75
-    figure = Figure(figsize=(max(3.9 * columns + table_width, 4.2), height), layout="constrained")
+    figure = Picture(figsize=(max(3.9 * columns + table_width, 4.2), height), layout="constrained")
     left, right = None, figure
     if spectra:
         left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=(3.9 * columns, table_width))[0]

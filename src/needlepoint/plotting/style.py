@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
@@ -41,7 +42,16 @@ def styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
     return inside
 
 
+class Picture(Figure):
+    """A matplotlib figure that a notebook shows as an image, without magic commands."""
+
+    def _repr_png_(self) -> bytes:
+        file = io.BytesIO()
+        self.savefig(file, format="png", dpi=110)
+        return file.getvalue()
+
+
 def panels(rows: int, columns: int, width: float, height: float, **options: Any) -> tuple[Figure, Any]:
     """Return a figure of `width` x `height` inches and its axes (rows, columns)."""
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Picture(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **options)

@@ -11,7 +11,6 @@ import numpy as np
 from needlepoint.core.answers.spectra import TrainedSpectrum
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.results import Measurement, Trajectory, mean_estimate
-from needlepoint.core.status import Status
 
 
 def pooled(parts: Sequence[Measurement]) -> Measurement:
@@ -30,7 +29,7 @@ def pooled(parts: Sequence[Measurement]) -> Measurement:
         first.model,
         first.learner,
         metrics,
-        status=bad[0].status if bad else Status.CONVERGED,
+        status=bad[0].status if bad else first.status,
         **_overlaps(parts),
         trajectory=_trajectory(parts),
         branch=first.branch if len({p.branch for p in parts}) == 1 else None,

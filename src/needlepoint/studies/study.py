@@ -12,7 +12,9 @@ from needlepoint.core.answers.comparison import Comparison
 from needlepoint.core.errors import InvalidParameter, NeedlepointError
 from needlepoint.core.results import Measurement, Prediction
 from needlepoint.core.specs import Spec
+from needlepoint.core.text.drawing import draw
 from needlepoint.core.text.parsing import PARTS
+from needlepoint.core.text.showing import table
 from needlepoint.studies import tables
 from needlepoint.studies.axes import LIMIT, At
 from needlepoint.studies.execution.executors import Executor, executor_named, started
@@ -182,6 +184,14 @@ class Study:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        head, *lines = str(self).splitlines()
+        return table([line.strip().split(None, 1) for line in lines], caption=head)
+
+    def plot(self, *args: Any, **options: Any) -> Any:
+        """Draw it: the same as `ndl.plot(study, ...)`."""
+        return draw(self, *args, **options)
 
     def close(self) -> None:
         self.store.close()

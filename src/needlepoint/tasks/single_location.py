@@ -86,6 +86,19 @@ class SingleLocation(Spec):
             "task.pairs": sum(p * (n - 1) * (n - 2) for n, p in law),
         }
 
+    def length_counts(self, n: int) -> list[tuple[int, int]]:
+        """Return (length, number of sequences) for n sequences: each number is the expected one, rounded so that they
+        sum to n; lengths without a sequence are left out."""
+        counts: list[tuple[int, int]] = []
+        before, share = 0, 0.0
+        for length, p in self.length_law:
+            share += p
+            end = round(share * n)
+            if end > before:
+                counts.append((length, end - before))
+            before = max(before, end)
+        return counts
+
     @staticmethod
     def draw(
         key: jax.Array, k_star: jax.Array, v_star: jax.Array, n: int, length: int, law: Mapping[str, Any]

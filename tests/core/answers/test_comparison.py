@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from needlepoint.core.answers.comparison import Comparison, Row, z_score
+from needlepoint.core.answers.agreement import z_score
+from needlepoint.core.answers.comparison import Comparison, Row
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.overlaps import Overlaps

@@ -68,7 +68,7 @@ def test_metrics_are_means_at_the_last_record_with_standard_errors():
     risk = np.array([[9, 9, 1], [9, 9, 2], [9, 9, 3], [9, 9, 6]])
     summary = summarise(trajectory(five, risk), noise_var=0.25, gauge=True)
     error = math.sqrt((4 + 1 + 0 + 9) / 3 / 4)
-    assert summary["status"] is Status.CONVERGED
+    assert summary["status"] is Status.FINISHED
     assert summary["metrics"]["excess_risk"].value == 3.0
     assert summary["metrics"]["excess_risk"].error == pytest.approx(error, rel=1e-14)
     assert summary["metrics"]["excess_risk"].kind == "stderr"
@@ -149,3 +149,39 @@ def test_the_sign_is_no_gauge_of_an_activation_that_is_not_odd():
     path = trajectory(constant(1, 2, -0.5, -0.6, 0, 0, 0), [[2.0, 1.0]])
     assert summarise(path, 0.0, gauge=False)["overlaps"].key == -0.5
     assert summarise(path, 0.0, gauge=True)["overlaps"].key == 0.5
+
+
+# --- what a path did ---------------------------------------------------------------------------
+
+
+def test_a_path_that_still_moves_says_so():
+    rest = np.concatenate([np.geomspace(1.0, 0.1, 30), np.full(10, 0.1)])
+    falling = np.geomspace(1.0, 1e-3, 40)
+    circling = 5.0 + 3.0 * (-1.0) ** np.arange(40)
+    risks = np.stack([rest, falling, circling])
+    summary = summarise(trajectory(constant(3, 40, 0.5, 0.4, 0, 0, 0), risks), 0.0, gauge=False)
+    assert summary["status"] is Status.FINISHED
+    assert summary["notes"] == (
+        "in 2 of 3 runs the excess risk still moves by over 10% in the last quarter of the records.",
+    )
+    alone = summarise(trajectory(constant(1, 40, 0.5, 0.4, 0, 0, 0), rest[None]), 0.0, gauge=False)
+    assert alone["notes"] == ()
+
+
+def test_a_step_far_too_long_is_not_called_converged():
+    """lr = 1e6 said CONVERGED at a risk of 58.7 +- 9.6."""
+    import needlepoint as ndl
+
+    learner = ndl.ProjectedDescent(1e6, 60, "sphere", d=20, runs=8)
+    model = ndl.KeyValueAttention(ndl.Erf(scale=0.4), unit_norm=True)
+    found = ndl.predict(ndl.SpikedSLR(3, snr=4.0), model, learner)
+    assert found.status is Status.FINISHED
+    assert found.ok
+    assert "still moves" in found.notes[0]
+
+
+def test_a_stored_descent_that_says_converged_reads_as_finished():
+    path = trajectory(constant(1, 3, 0.5, 0.4, 0, 0, 0), np.ones((1, 3)))
+    old = Prediction(SpikedSLR(2, 1.0), None, Population(), {}, Status.CONVERGED, trajectory=path)
+    assert old.status is Status.FINISHED
+    assert Prediction(SpikedSLR(2, 1.0), None, Population(), {}, Status.CONVERGED).status is Status.CONVERGED

@@ -239,7 +239,7 @@ def test_paths_that_cannot_be_written(small, tmp_path):
 
 
 def test_bad_input_is_one_sentence(small):
-    refuses("takes a study, which has axes, grid and points()", object())
+    refuses("or a study, which has axes, grid and points()", object())
     refuses("the study has no points; run it first.", Study({"task.snr": (1,)}, []))
     refuses("nothing is swept", Study({}, [StudyPoint({}, prediction(1.0))]))
     refuses("plot(metric='exces_risk'): the study has excess_risk (did you mean 'excess_risk'?).", small, "exces_risk")

@@ -122,7 +122,7 @@ ROWS = {  # some points are damaged, and can be computed again
     "document is cut": (f"UPDATE points SET document = substr(document, 1, 200) WHERE id = {ONE}",),
     "a cut document of a seed": (f"UPDATE points SET document = substr(document, 1, 90) WHERE id = {SEED}",),
     "a digit of the document": ("UPDATE points SET document = replace(document, '0.', '1.') WHERE verb = 'predict'",),
-    "another status": (f"UPDATE points SET document = replace(document, 'CONVERGED', 'FINE') WHERE id = {ONE}",),
+    "another status": (f"UPDATE points SET document = replace(document, 'FINISHED', 'FINE') WHERE id = {ONE}",),
     "another type": (f"UPDATE points SET document = replace(document, 'Prediction', 'Oracle') WHERE id = {ONE}",),
     "another spec": (f"UPDATE points SET document = replace(document, 'SpikedSLR', 'Spiked') WHERE id = {ONE}",),
     "the document of another point": (
@@ -322,4 +322,4 @@ def test_a_point_is_damaged_in_python_too(damaged):
         )
         assert sum(p.prediction is None for p in study.points()) == 1
     with Store(path) as store:
-        assert store.counts() == {("done", "CONVERGED"): 9}  # counting does not read
+        assert store.counts() == {("done", "FINISHED"): 9}  # counting does not read

@@ -83,7 +83,7 @@ def test_what_is_put_comes_out_bit_for_bit(place, tmp_path):
         store.put(Unit([asked]), [put])
         got = store.get(asked.id)
         assert bits(got.result) == bits(result)
-        assert (got.state, got.status, got.message, got.seed, got.seconds) == ("done", "CONVERGED", "é b", 2**60, 0.125)
+        assert (got.state, got.status, got.message, got.seed, got.seconds) == ("done", "FINISHED", "é b", 2**60, 0.125)
     if place == "file":
         with Store(where, readonly=True) as again:
             assert bits(again.get(asked.id).result) == bits(result)

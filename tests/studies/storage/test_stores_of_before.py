@@ -42,12 +42,15 @@ def test_a_sweep_resumes_with_nothing_computed_again(store):
 
 @pytest.mark.contract
 def test_it_exports_the_same_table(store, tmp_path):
-    """What is stored to the last digit; z-scores are computed when they are asked for, to rounding."""
+    """What is stored to the last digit; z-scores are computed when they are asked for, to rounding. Descents that did
+    their steps were called CONVERGED and are FINISHED now."""
     with ndl.open_study(store, readonly=True) as study:
         study.to_csv(tmp_path / "table.csv")
     now, before = (read(path) for path in (tmp_path / "table.csv", STORES / f"{store.stem}.csv"))
     assert [list(row) for row in now] == [list(row) for row in before]
     for a, b in zip(now, before, strict=True):
+        if "learner.lr" in b:
+            b |= {name: b[name].replace("CONVERGED", "FINISHED") for name in ("status", "measured_status")}
         scores = {name for name in a if name.startswith("z_") and a[name]}
         assert scores
         assert {k: v for k, v in a.items() if k not in scores} == {k: v for k, v in b.items() if k not in scores}

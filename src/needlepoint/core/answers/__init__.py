@@ -1,5 +1,5 @@
 """What is computed from results.
 
-`comparison` sets theory beside training, `doubts` withholds numbers whose error exceeds them, `spectra` holds
-eigenvalues, and `trajectories` turns recorded runs into metrics.
+`comparison` is theory beside training and `agreement` how far they agree; `doubts` withholds numbers whose error
+exceeds them, `spectra` holds eigenvalues, and `trajectories` turns recorded runs into metrics.
 """

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from needlepoint.core.text.jsonio import plain
+from needlepoint.core.text.showing import Showing
 
 GROUPS = {"eigenvalues_top_10": (0.9, 1.0), "eigenvalues_10_25": (0.75, 0.9), "eigenvalues_25_50": (0.5, 0.75)}
 """Groups of sorted eigenvalues whose means are compared, each by its lower and upper rank as a share of d: the top
@@ -21,8 +22,8 @@ def group_means(eigenvalues: np.ndarray) -> dict[str, np.ndarray]:
     return {name: eigenvalues[..., low : max(high, low + 1)].mean(axis=-1) for name, (low, high) in ends.items()}
 
 
-@dataclass(frozen=True, eq=False)
-class Spectrum:
+@dataclass(frozen=True, eq=False, repr=False)
+class Spectrum(Showing):
     """The limit law of the eigenvalues of the learned matrix.
 
     x, density      where the continuous part is tabulated, and its values there
@@ -49,7 +50,16 @@ class Spectrum:
         """Return (d,), the quantiles at (i + 1/2)/d, with which d sorted eigenvalues are compared."""
         return np.interp((np.arange(d) + 0.5) / d, self.levels, self.values)
 
-    def to_json(self) -> dict[str, Any]:
+    def __repr__(self) -> str:
+        pieces = ", ".join(f"[{low:.4g}, {high:.4g}]" for low, high in self.edges)
+        outliers = ", ".join(f"{x:.4g}" for x in self.outliers)
+        more = f", outliers at {outliers}" if outliers else ""
+        return f"Spectrum: {100 * self.atom:.3g} % zeros, a density on {pieces or 'no interval'}{more}"
+
+    def _records(self) -> list[dict[str, Any]]:
+        return [{"x": x, "density": y} for x, y in zip(self.x.tolist(), self.density.tolist(), strict=True)]
+
+    def _document(self) -> dict[str, Any]:
         return plain(
             {
                 "atom": self.atom,
@@ -63,8 +73,8 @@ class Spectrum:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class TrainedSpectrum:
+@dataclass(frozen=True, eq=False, repr=False)
+class TrainedSpectrum(Showing):
     """Sorted eigenvalues (repeats, d) of the learned matrices, and of the targets that they were trained on.
 
     >>> task = ndl.AttentionIndexed(1, ndl.Wishart(0.5), noise_var=0.04)
@@ -76,5 +86,18 @@ class TrainedSpectrum:
     eigenvalues: np.ndarray
     target: np.ndarray
 
-    def to_json(self) -> dict[str, Any]:
+    def __repr__(self) -> str:
+        repeats, d = self.eigenvalues.shape
+        low, high = float(self.eigenvalues.min()), float(self.eigenvalues.max())
+        return f"TrainedSpectrum: {repeats} repeats of {d} eigenvalues, from {low:.4g} to {high:.4g}"
+
+    def _records(self) -> list[dict[str, Any]]:
+        learned, target = self.eigenvalues, np.broadcast_to(self.target, self.eigenvalues.shape)
+        return [
+            {"repeat": i, "rank": j, "eigenvalue": float(learned[i, j]), "target": float(target[i, j])}
+            for i in range(learned.shape[0])
+            for j in range(learned.shape[1])
+        ]
+
+    def _document(self) -> dict[str, Any]:
         return plain({"eigenvalues": self.eigenvalues, "target": self.target})

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from needlepoint.core.estimates import Estimate
-from needlepoint.core.overlaps import FIVE, Overlaps, fix_gauge
+from needlepoint.core.overlaps import FIVE, SEVEN, Overlaps, fix_gauge
 from needlepoint.core.results import Trajectory, stratified_estimate
 from needlepoint.core.status import Status
 
-SEVEN = (*FIVE, "key_sq", "value_sq")
-"""kappa, nu, theta, eta, rho, q_k, q_v: the order of the overlap vector where the norms of k and v are not fixed."""
+LATE, MOVING = 0.25, 0.1
+"""A run has not come to rest if its excess risk moves by more than MOVING of its last value over the last share LATE of
+the records."""
+
+FEWEST = 8
+"""Records below which a path says too little of where it is going."""
 
 
 def scale_at(scale: float, schedule: float, steps: Any) -> np.ndarray:
@@ -47,7 +52,8 @@ def summarise(
     starts     runs come in this many equal groups, one per given start; the spread between groups is no error
     numerical  errors by name for deterministic runs; None takes standard errors over the runs
 
-    The status is DIVERGED if any run left the finite numbers.
+    The status is DIVERGED if any run left the finite numbers and FINISHED otherwise: a run that did its steps has not
+    necessarily arrived anywhere, and a note says so where its risk still moves.
     """
     finite = np.all(np.isfinite(trajectory.excess_risk), axis=1)
     if not finite.all():
@@ -69,8 +75,24 @@ def summarise(
         errors = {name: numerical[name] for name in overlaps}
     return {
         "metrics": {"risk": excess + noise_var, "excess_risk": excess},
-        "status": Status.CONVERGED,
+        "status": Status.FINISHED,
+        "notes": _still_moving(trajectory),
         "overlaps": Overlaps(**{name: float(np.mean(x)) for name, x in overlaps.items()}),
         "overlaps_error": errors,
         "trajectory": trajectory,
     }
+
+
+def _still_moving(trajectory: Trajectory) -> tuple[str, ...]:
+    """Return a note on how many runs have not come to rest, if any."""
+    records = trajectory.excess_risk.shape[1]
+    late = trajectory.excess_risk[:, -max(2, math.ceil(LATE * records)) :]
+    if records < FEWEST:
+        return ()
+    end = np.abs(late[:, -1])
+    moving = np.ptp(late, axis=1) > MOVING * np.maximum(end, np.finfo(float).tiny)
+    count = int(moving.sum())
+    if not count:
+        return ()
+    where = "" if trajectory.runs == 1 else f"in {count} of {trajectory.runs} runs "
+    return (f"{where}the excess risk still moves by over {MOVING:.0%} in the last quarter of the records.",)

@@ -1,1 +1,3 @@
-"""Specs and results as text: `parsing` reads what a user types, `jsonio` writes JSON."""
+"""Specs and results as text: `parsing` reads what a user types, `jsonio` writes JSON, `digits` writes
+numbers with their errors, `showing` is how answers show themselves, `drawing` the
+function that draws them."""

@@ -156,10 +156,18 @@ class Data:
         return estimate, "" if math.isfinite(estimate.value) else "not finite"
 
 
+PARTS = ("Spectrum", "TrainedSpectrum", "Trajectory")
+"""Types of what a result holds, which a user may try to draw by itself."""
+
+
 def read(study: Plottable, metric: str | None) -> Data:
     """Return what is drawn of a study; without a `metric` it is the risk on clean labels (`CLEAN`) if there is one."""
     if not all(hasattr(study, name) for name in ("axes", "grid", "points")):
-        raise InvalidParameter(f"plot({type(study).__name__}): takes a study, which has axes, grid and points().")
+        whole = " (the whole of it, not its spectrum or trajectory)" if type(study).__name__ in PARTS else ""
+        raise InvalidParameter(
+            f"plot({type(study).__name__}): takes a prediction or measurement{whole}, or a study, which has axes, grid "
+            "and points()."
+        )
     points = tuple(study.points())
     if not points:
         raise InvalidParameter("plot: the study has no points; run it first.")

@@ -59,7 +59,7 @@ class Tally:
         self.job = job
         self.total = max(self.total, self.done)
         self.failed += state != "done"
-        if state == "done" and status != Status.CONVERGED.name:
+        if state == "done" and status not in (Status.CONVERGED.name, Status.FINISHED.name):
             self.flagged += status != Status.UNBOUNDED.name or not result().ok
         self.last = status
 

@@ -1,0 +1,5 @@
+"""Entry point of `python -m needlepoint`."""
+
+from needlepoint.cli.app import main
+
+main()
