@@ -43,20 +43,24 @@ def pair_scores(channel: Channel, sample: Sample) -> Minima:
 
     grid = jnp.linspace(-_PAIR_GRID, _PAIR_GRID, 21)
     shares = jax.nn.sigmoid(grid)
-    # the lowest two grid points that are no higher than their neighbours; values are not kept, to save memory
+    # the lowest two grid points that are no higher than their neighbours; values are not kept, to save memory, and the
+    # scan is a loop of the compiled code, because unrolled it would take most of the time to compile
     far = jnp.full_like(t0, jnp.inf)
-    first, second, t1, t2 = far, far, t0, t0
-    before, here = far, height(grid[0], shares[0])
-    for i in range(len(grid)):
-        after = height(grid[i + 1], shares[i + 1]) if i + 1 < len(grid) else far
+
+    def look(i: Any, state: Any) -> Any:
+        first, second, t1, t2, before, here = state
+        ahead = jnp.minimum(i + 1, len(grid) - 1)
+        after = jnp.where(i + 1 < len(grid), height(grid[ahead], shares[ahead]), jnp.inf)
         valley = jnp.where((here <= before) & (here <= after), here, jnp.inf)
         lead, follow = valley < first, valley < second
         second, t2 = (
             jnp.where(lead, first, jnp.where(follow, valley, second)),
             jnp.where(lead, t1, jnp.where(follow, grid[i], t2)),
         )
-        first, t1 = jnp.where(lead, valley, first), jnp.where(lead, grid[i], t1)
-        before, here = here, after
+        return jnp.where(lead, valley, first), second, jnp.where(lead, grid[i], t1), t2, here, after
+
+    scanned = jax.lax.fori_loop(0, len(grid), look, (far, far, t0, t0, far, height(grid[0], shares[0])))
+    t1, t2 = scanned[2:4]
 
     def step(_: Any, state: Any) -> Any:
         t, value, slope, bend, reach = state

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from needlepoint.core.errors import InvalidParameter, NoTheory, shown
@@ -35,20 +35,36 @@ def rule(verb: str, task: type[Spec], model: type[Spec] | None, learner: type[Sp
     return register
 
 
-def load(package: str, modules: Sequence[str]) -> None:
-    """Import these modules of a package, whose decorators fill the table."""
-    for module in modules:
-        importlib.import_module(f"{package}.{module}")
+def load(
+    package: str, modules: Mapping[str, Sequence[str]], task: Spec | None = None, learner: Spec | None = None
+) -> None:
+    """Import the modules of a package that answer for this task and this learner; their decorators fill the table.
+
+    `modules` has, for each module, the names of the tasks and learners that it has rules for. Without a task and a
+    learner all are imported. A first answer should not wait for rules that it does not need.
+    """
+    asked = {type(part).__name__ for part in (task, learner) if part is not None}
+    for module, names in modules.items():
+        if asked <= set(names):
+            importlib.import_module(f"{package}.{module}")
 
 
-def find(verb: str, task: Spec, model: Spec | None, learner: Spec) -> Callable[..., Any]:
-    """Return the most specific rule; where there is none, raise NoTheory and name the nearest rules."""
+def find(
+    verb: str, task: Spec, model: Spec | None, learner: Spec, load_all: Callable[[], None] | None = None
+) -> Callable[..., Any]:
+    """Return the most specific rule; where there is none, raise NoTheory and name the nearest rules.
+
+    `load_all` fills the table where only a part of it was loaded; it is called before a rule is said to be missing.
+    """
     asked = (type(task), type(model), type(learner))
     orders = [sum(distance) for distance in itertools.product(*(range(len(_lineage(t))) for t in asked))]
     lineages = itertools.product(*(_lineage(t) for t in asked))
     for _, (a, b, c) in sorted(zip(orders, lineages, strict=True), key=lambda pair: pair[0]):
         if (verb, a, b, c) in _RULES:
             return _RULES[verb, a, b, c]
+    if load_all is not None:
+        load_all()
+        return find(verb, task, model, learner)
     raise NoTheory(_miss(verb, asked))
 
 

@@ -51,26 +51,26 @@ def simulate(
         raise InvalidParameter(
             f"{model!r}: {free[0]} is None; simulate takes resolved specs: use predict(...).resolved."
         )
-    load_rules()
+    load_rules(task, learner)
     options = SimulationOptions(int(d), int(repeats), seed, overlaps, int(samples), progress)
-    measurement = find("simulate", task, model, learner)(task, model, learner, options)
+    measurement = find("simulate", task, model, learner, load_rules)(task, model, learner, options)
     progress(1.0)
     return measurement
 
 
-RULES = (
-    "location.risks",
-    "location.bayes_amp",
-    "location.ridge",
-    "location.descent",
-    "location.sgd_on_spheres",
-    "location.free_norms",
-    "indexed.training",
-    "indexed.bayes",
-)
-"""Modules of `needlepoint.simulation` that register what `simulate` can do."""
+RULES = {
+    "location.risks": ("SpikedSLR", "MaxSLR", "Population"),
+    "location.bayes_amp": ("SpikedSLR", "MaxSLR", "BayesOptimal"),
+    "location.ridge": ("SpikedSLR", "MaxSLR", "Ridge"),
+    "location.descent": ("SpikedSLR", "ProjectedDescent"),
+    "location.sgd_on_spheres": ("SpikedSLR", "OnlineSGD"),
+    "location.free_norms": ("SpikedSLR", "MaxSLR", "GradientFlow", "OnlineSGD"),
+    "indexed.training": ("AttentionIndexed", "Ridge"),
+    "indexed.bayes": ("AttentionIndexed", "BayesOptimal"),
+}
+"""Modules of `needlepoint.simulation` that register what `simulate` can do, and for which tasks and learners."""
 
 
-def load_rules() -> None:
-    """Fill the dispatch table."""
-    load("needlepoint.simulation", RULES)
+def load_rules(task: Spec | None = None, learner: Spec | None = None) -> None:
+    """Fill the dispatch table, or only its part for this task and this learner."""
+    load("needlepoint.simulation", RULES, task, learner)

@@ -34,7 +34,7 @@ def _realised(prediction: Prediction, measurement: Measurement) -> Realised | No
     """Predictions for the targets that were drawn, where a rule says how."""
     if measurement.spectrum is None or not measurement.values:
         return None
-    load_rules()
+    load_rules(prediction.task, prediction.learner)
     key = ("realise", type(prediction.task), type(prediction.model), type(prediction.learner))
     rule = rules().get(key)
     return None if rule is None else rule(prediction, measurement)

@@ -33,8 +33,9 @@ def predict(
     """
     check_tolerance("predict", tol)
     check_question("predict", task, model, learner, seed)
-    load_rules()
-    prediction = find("predict", task, model, learner)(task, model, learner, PredictionOptions(seed, tol, progress))
+    load_rules(task, learner)
+    rule = find("predict", task, model, learner, load_rules)
+    prediction = rule(task, model, learner, PredictionOptions(seed, tol, progress))
     progress(1.0)
     if throw and not (prediction.status.finished or prediction.ok):
         notes = " ".join(prediction.notes)
@@ -42,20 +43,19 @@ def predict(
     return prediction
 
 
-RULES = (
-    "location.population.optimum",
-    "location.bayes.given_teachers",
-    "location.bayes.samples",
-    "location.ridge.prediction",
-    "location.dynamics.descent",
-    "location.dynamics.sgd_on_spheres",
-    "location.dynamics.flow",
-    "indexed.prediction",
-    "indexed.bayes",
-)
-"""Modules of `needlepoint.theory` that register what `predict` can answer."""
+RULES = {
+    "location.population.optimum": ("SpikedSLR", "MaxSLR", "Population"),
+    "location.bayes.samples": ("SpikedSLR", "MaxSLR", "BayesOptimal"),
+    "location.ridge.prediction": ("SpikedSLR", "MaxSLR", "Ridge"),
+    "location.dynamics.descent": ("SpikedSLR", "ProjectedDescent"),
+    "location.dynamics.sgd_on_spheres": ("SpikedSLR", "OnlineSGD"),
+    "location.dynamics.flow": ("SpikedSLR", "MaxSLR", "GradientFlow", "OnlineSGD"),
+    "indexed.prediction": ("AttentionIndexed", "Ridge"),
+    "indexed.bayes": ("AttentionIndexed", "BayesOptimal"),
+}
+"""Modules of `needlepoint.theory` that register what `predict` can answer, and for which tasks and learners."""
 
 
-def load_rules() -> None:
-    """Fill the dispatch table."""
-    load("needlepoint.theory", RULES)
+def load_rules(task: Spec | None = None, learner: Spec | None = None) -> None:
+    """Fill the dispatch table, or only its part for this task and this learner."""
+    load("needlepoint.theory", RULES, task, learner)

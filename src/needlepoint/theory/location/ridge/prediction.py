@@ -17,7 +17,6 @@ from needlepoint.learners import Ridge
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.location.ridge.doubt import shares
-from needlepoint.theory.location.ridge.penalty import best_penalties
 from needlepoint.theory.location.ridge.solutions import Solution
 from needlepoint.theory.location.ridge.solving import TOLERANCE, solve
 
@@ -33,6 +32,8 @@ def predict_ridge(
     notes: tuple[str, ...] = ()
     resolved = learner
     if isinstance(learner.lam, str):
+        from needlepoint.theory.location.ridge.penalty import best_penalties  # late: its optimiser is slow to import
+
         penalties, notes = best_penalties(task, model, learner, options.seed, options.progress)
         resolved = learner.replace(lam=penalties)
     found = branches(task, model, resolved, options)
