@@ -15,6 +15,7 @@ from needlepoint.cli.interrupts import INTERRUPTED
 from needlepoint.cli.options import BAD_INPUT, NOT_CONVERGED
 from needlepoint.cli.studies import study_app, sweep
 from needlepoint.cli.verbs import compare, predict, simulate
+from needlepoint.core.caching import use_cache
 from needlepoint.core.errors import NeedlepointError, NotConverged, one_line
 
 _MEMORY = "this needs more memory than there is; take a smaller d, length, batch or number of runs."
@@ -30,6 +31,7 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command line with the arguments of this process, and exit with the code that `run` returns."""
+    use_cache()
     code = run(sys.argv[1:])
     if code == INTERRUPTED:
         # compiled code may still run in other threads and would crash when the interpreter shuts down: skip that
