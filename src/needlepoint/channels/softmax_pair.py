@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from needlepoint.channels.replies import DISTINCT, Channel, Minima, Sample
+from needlepoint.numerics.arrays import Array
 
 _PAIR_GRID = 10.0  # the scan ends here: weights beyond are within 5e-5 of 0 or 1, and the field itself is also a start
 _PAIR_STEPS = 10  # Newton steps from each start
@@ -24,10 +25,10 @@ def pair_scores(channel: Channel, sample: Sample) -> Minima:
     t0 = sample.w_chi[0] - sample.w_chi[1]
     V_k, V_v = channel.V_k, channel.V_v
 
-    def height(t: Any, s: Any) -> Any:
+    def height(t: Array, s: Array) -> Array:
         return (a - b * s) ** 2 / (2 * (1 + V_v * (1 - 2 * s * (1 - s)))) + (t - t0) ** 2 / (4 * V_k)
 
-    def slopes(t: Any) -> tuple[Any, Any, Any]:
+    def slopes(t: Array) -> tuple[Array, Array, Array]:
         s = jax.nn.sigmoid(t)
         ds = s * (1 - s)
         d2s = ds * (1 - 2 * s)

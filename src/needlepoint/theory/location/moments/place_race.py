@@ -9,12 +9,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy
 from scipy import special
 
+from needlepoint.numerics.arrays import Array
 from needlepoint.numerics.gaussian import lattice, trapezoid_rule
 from needlepoint.tasks.single_location import MaxSLR
 from needlepoint.theory.location.moments.accuracy import ACCURACY
@@ -124,13 +125,13 @@ class Winner(NamedTuple):
     r"""The law of $\chi^*_J$: a quadrature rule (`x`, `weight`), and on the lattice `fine` its distribution `below` and
     its density with first and second derivative (`slope`, `bend`)."""
 
-    x: Any
-    weight: Any
-    fine: Any
-    below: Any
-    density: Any
-    slope: Any
-    bend: Any
+    x: Array
+    weight: Array
+    fine: Array
+    below: Array
+    density: Array
+    slope: Array
+    bend: Array
 
 
 def winner_law(task: MaxSLR, refine: int = 1) -> Winner:

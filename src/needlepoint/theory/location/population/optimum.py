@@ -18,6 +18,7 @@ from needlepoint.core.status import Status
 from needlepoint.learners import Population
 from needlepoint.models.activations import Erf, Linear, Softmax
 from needlepoint.models.attention import KeyValueAttention, LinearRegression
+from needlepoint.numerics.arrays import Array
 from needlepoint.numerics.precision import float64
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.location.bayes import given_teachers
@@ -164,7 +165,7 @@ def _prediction(
 
 
 @float64
-def key_landscape(task: SingleLocation, model: KeyValueAttention, alignment: Any, scale: Any) -> np.ndarray:
+def key_landscape(task: SingleLocation, model: KeyValueAttention, alignment: Array, scale: Array) -> np.ndarray:
     """Return the excess risk with the best value, over keys of norm `scale` and cosine `alignment` with k*, as an array
     (scales, alignments).
 
