@@ -88,7 +88,7 @@ def learned(curvature: np.ndarray, step: np.ndarray, change: np.ndarray) -> np.n
     update of rank one, or the old one where that would divide by almost nothing."""
     rest = change - curvature @ step
     scale = float(rest @ step)
-    if abs(scale) < 1e-3 * float(np.linalg.norm(rest) * np.linalg.norm(step)):
+    if abs(scale) <= 1e-3 * float(np.linalg.norm(rest) * np.linalg.norm(step)):
         return curvature
     return curvature + np.outer(rest, rest) / scale
 

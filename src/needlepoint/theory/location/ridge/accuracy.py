@@ -77,6 +77,10 @@ class RidgeAccuracy:
     penalty_grid: tuple[float, ...] = (0.03, 0.3, 3.0)
     """Common penalties of key and value that a search for the best ones starts from."""
 
+    penalty_far: float = 0.1
+    """Points of this grid whose risk is so much above the best of them are not solved again at the next point of a
+    curve."""
+
     penalty_points_cheap: int = 12
     """log2 of the points with which penalties are compared, for one-dimensional proximal maps."""
 

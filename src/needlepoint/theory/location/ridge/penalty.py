@@ -10,13 +10,14 @@ import numpy as np
 from needlepoint.core.results import Progress, silent
 from needlepoint.learners import Ridge
 from needlepoint.models.attention import KeyValueAttention
+from needlepoint.numerics.fixed_points import FixedPoints
 from needlepoint.numerics.trust_region import Descent, Place, descend, least_in_box, possible_gain
 from needlepoint.tasks.single_location import SingleLocation
 from needlepoint.theory.location.ridge.accuracy import ACCURACY
 from needlepoint.theory.location.ridge.branches import APART, starts_of
 from needlepoint.theory.location.ridge.equations import COARSE, SCRAMBLES, Equations, unpack
 from needlepoint.theory.location.ridge.refining import for_all
-from needlepoint.theory.location.ridge.sensitivity import Sensitivity, risk_at, sensitivity
+from needlepoint.theory.location.ridge.sensitivity import Sensitivity, risk_at, sensitivities
 from needlepoint.theory.location.ridge.solving import TOLERANCE
 
 LOWEST, HIGHEST = 1e-3, 1e3
@@ -66,6 +67,7 @@ class Search:
     seed: int = 0
     follows: bool = True
     """Whether a solution is continued from its neighbour; otherwise every one is sought from the starts."""
+    progress: Progress = silent
     solves: int = field(default=0, init=False)
 
     @property
@@ -108,6 +110,10 @@ class Search:
                 ends.append(end)
         return min(ends, key=lambda end: self._energy(x, end)) if ends else None
 
+    def _count(self) -> None:
+        self.solves += 1
+        self.progress(self.solves / (self.solves + ACCURACY.penalty_solves))  # how many there will be is not known
+
     def _energy(self, x: np.ndarray, end: Sensitivity) -> float:
         equations, order = self.equations(x), unpack(end.x[None])
         return float(equations.energy(order, equations.means(order))[0])
@@ -115,11 +121,11 @@ class Search:
     def _from(self, x: np.ndarray, start: np.ndarray) -> Sensitivity | None:
         """Return where the flow leads from coordinates `start` (6,), or None if that is no solution."""
         equations = self.equations(x)
-        self.solves += 1
+        self._count()
         found = equations.settle(start[None], ACCURACY.found, ACCURACY.penalty_steps)
         if found.residual[0] > ACCURACY.nearly_found:
             return None
-        end = sensitivity(equations, found.x[0])
+        end = sensitivities(equations, found.x)[0]
         held = np.all(np.isfinite(end.gradient)) and max(end.x[2], end.x[5]) < ACCURACY.held and end.is_held
         return end if held else None
 
@@ -127,12 +133,24 @@ class Search:
         """Return the risk at x of each of eight independent scramblings, (8,), and their fixed points, (8, 6), solved
         from `start` (8, 6) with the Jacobian `slope`; NaN where a scrambling has no solution nearby."""
         equations = self.equations(x, level, SCRAMBLES)
-        self.solves += 1
+        self._count()
         found = equations.solve(start, ACCURACY.penalty_settled, for_all(slope), most=ACCURACY.penalty_steps)
-        solved = (found.residual <= ACCURACY.nearly_found) & np.all(np.isfinite(found.ahead), axis=1)
+        solved = _is_solved(found)
         risks = [risk_at(equations, end)[0] if fine else math.nan for end, fine in zip(found.ahead, solved, strict=True)]
         equations.forget()
         return np.array(risks), np.where(solved[:, None], found.ahead, start)
+
+    def slopes(self, place: Place, level: int) -> np.ndarray:
+        """Return the gradient of the risk at a place for each of eight independent scramblings, (rows, k), without those
+        that have no solution nearby."""
+        equations, known = self.equations(place.x, level, SCRAMBLES), _data(place)
+        self._count()
+        start = np.repeat(known.x[None], SCRAMBLES, axis=0)
+        found = equations.solve(start, ACCURACY.penalty_settled, for_all(known.slope), most=ACCURACY.penalty_steps)
+        ends = sensitivities(equations, found.x)
+        equations.forget()
+        rows = [self.axes.T @ end.gradient for end, fine in zip(ends, _is_solved(found), strict=True) if fine]
+        return np.array([row for row in rows if np.all(np.isfinite(row))])
 
 
 def best_penalties(
@@ -154,11 +172,9 @@ def best_penalties(
     far their risk may be above the least. Along a curve `trail` is what the neighbour's search left. `follows=False`
     seeks every solution from the starts, which costs more but cannot stay on a branch that is not the lowest.
     """
-    search, tol = Search(task, model, learner, seed, follows), tol or TOLERANCE
+    search, tol = Search(task, model, learner, seed, follows, progress), tol or TOLERANCE
     grid = _grid(search, trail)
-    progress(0.3)
     ends = [_descent(search, start, tol, trail) for start in _starts(search, grid, trail)]
-    progress(0.7)
     if not ends:
         lowest = float(np.sqrt(LOWEST * HIGHEST))
         note = "no penalty was found at which the equations have a solution; the middle of their range is taken."
@@ -171,13 +187,18 @@ def _grid(search: Search, trail: Trail | None) -> dict[float, Sensitivity]:
     """Return the solutions at common penalties by their logarithms, the best of them sought from the starts.
 
     The strongest penalty comes first, where the equations are easiest to solve; each of the others is continued from
-    the one before, or along a curve from the neighbour's at the same penalty.
+    the one before, or along a curve from the neighbour's at the same penalty. Where that was far above the neighbour's
+    best it is kept as it is.
     """
     found: dict[float, Sensitivity] = {}
+    least = math.inf if trail is None else min(known.risk for known in trail.grid.values())
     near: Place | None = None
     for penalty in sorted(ACCURACY.penalty_grid, reverse=True):
         x = np.full(search.axes.shape[1], math.log(penalty))
         known = trail.grid.get(float(x[0])) if trail is not None else None
+        if known is not None and known.risk > least + ACCURACY.penalty_far:
+            found[float(x[0])] = known
+            continue
         place = search(x, search.place(x, known) if known is not None else near) or search(x)
         if place is not None:
             near, found[float(x[0])] = place, _data(place)
@@ -222,11 +243,14 @@ def _checked(search: Search, end: Descent, tol: float, grid: dict[float, Sensiti
     most, (low, high) = level + ACCURACY.penalty_finer, search.bounds
     gain, off, curvature = math.inf, np.full(place.x.size, math.inf), end.curvature
     for _ in range(ACCURACY.penalty_checks):
-        gradients, curvatures = _surfaces(search, place, level)
+        if end.converged:  # the derivatives of the map led here, and the curvature was learned from them
+            gradients, curvatures = search.slopes(place, level), None
+        else:
+            gradients, curvatures = _surfaces(search, place, level)
         if len(gradients) < ACCURACY.penalty_rows:
             break
         gradient, error = _middle(gradients)
-        curvature = _middle(curvatures)[0]
+        curvature = curvature if curvatures is None else _middle(curvatures)[0]
         box = np.maximum(low - place.x, -1.0), np.minimum(high - place.x, 1.0)
         gain = possible_gain(gradient, error, curvature, *box)
         noise = possible_gain(np.zeros_like(gradient), error, curvature, *box)
@@ -275,6 +299,10 @@ def _surfaces(search: Search, place: Place, level: int) -> tuple[np.ndarray, np.
     for column, (i, j) in enumerate(products):
         curvatures[:, i, j] = curvatures[:, j, i] = fits[:, 1 + size + column]
     return fits[:, 1 : 1 + size], curvatures
+
+
+def _is_solved(found: FixedPoints) -> np.ndarray:
+    return (found.residual <= ACCURACY.nearly_found) & np.all(np.isfinite(found.ahead), axis=1)
 
 
 def _data(place: Place) -> Sensitivity:

@@ -32,10 +32,14 @@ class Sensitivity:
         return bool(np.max(np.linalg.eigvals(self.slope).real) < 1.0)
 
 
-def sensitivity(equations: Equations, x: np.ndarray) -> Sensitivity:
-    """Return the sensitivity at a fixed point x (6,) of equations with one scrambling, a Newton step closer to the exact
-    one."""
-    value, slope = _linearised(equations, x)
+def sensitivities(equations: Equations, x: np.ndarray) -> list[Sensitivity]:
+    """Return the sensitivity at each of the fixed points x (rows, 6), a Newton step closer to the exact one: one row if
+    the equations have one scrambling, otherwise a row for each scrambling."""
+    values, slopes = _linearised(equations, x)
+    return [_sensitivity(equations, *row) for row in zip(x, values, slopes, strict=True)]
+
+
+def _sensitivity(equations: Equations, x: np.ndarray, value: np.ndarray, slope: np.ndarray) -> Sensitivity:
     inverse = np.linalg.inv(np.eye(x.size) - slope)
     end = x + np.clip(inverse @ (value - x), -ACCURACY.trend, ACCURACY.trend)
     moves = inverse @ by_log_penalties(equations, value)
@@ -44,15 +48,17 @@ def sensitivity(equations: Equations, x: np.ndarray) -> Sensitivity:
 
 
 def _linearised(equations: Equations, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the map's value (6,) and its Jacobian (6, 6) at x, by central differences.
+    """Return the map's values (rows, 6) and its Jacobians (rows, 6, 6) at x, by central differences.
 
     Where the proximal map jumps, the derivative comes from samples that change their minimum within the step: a short
     step sees none of them or one, whose weight over the step is large. So the step is much wider than Newton's.
     """
-    step, axes = ACCURACY.response_step, np.eye(x.size)
-    # the rows of a call are the same problem if there is one scrambling: a call has the differences of all coordinates
-    up, down = equations.map(x + step * np.concatenate([axes, np.zeros((1, x.size))])), equations.map(x - step * axes)
-    return up[-1], (up[:-1] - down).T / (2 * step)
+    step, axes = ACCURACY.response_step, np.eye(x.shape[1])
+    if equations.scrambles == 1:  # all rows are the same problem: one call has the differences of all coordinates
+        up, down = equations.map(np.concatenate([x + step * axes, x])), equations.map(x - step * axes)
+        return up[-1:], ((up[:-1] - down).T / (2 * step))[None]
+    moved = [(equations.map(x + step * e) - equations.map(x - step * e)) / (2 * step) for e in axes]
+    return equations.map(x), np.stack(moved, axis=-1)
 
 
 def by_log_penalties(equations: Equations, value: np.ndarray) -> np.ndarray:
