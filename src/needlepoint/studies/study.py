@@ -189,9 +189,9 @@ class Study:
         head, *lines = str(self).splitlines()
         return table([line.strip().split(None, 1) for line in lines], caption=head)
 
-    def plot(self, *args: Any, **options: Any) -> Any:
-        """Draw it: the same as `ndl.plot(study, ...)`."""
-        return draw(self, *args, **options)
+    def plot(self, *args: Any, ax: Any = None, **options: Any) -> Any:
+        """Draw it, on `ax` if that is given: the same as `ndl.plot(study, ...)`."""
+        return draw(self, *args, ax=ax, **options)
 
     def close(self) -> None:
         self.store.close()
