@@ -63,7 +63,8 @@ def thresholds(
     import needlepoint as ndl
 
     attention = attention or ndl.TiedAttention()
-    found = ndl.thresholds(asked, attention)
+    with progress_bar("thresholds"):
+        found = ndl.thresholds(asked, attention)
     values = {name: getattr(found, name) for name in _SENTENCES}
     said = {name: _SENTENCES[name][math.isinf(float(value))] for name, value in values.items()}
     if as_json:
@@ -104,8 +105,7 @@ def spectrum(
         )
     if attention is None and not isinstance(chosen, ndl.BayesOptimal):
         attention = ndl.TiedAttention()
-    with progress_bar("predict") as update:
-        prediction = ndl.predict(asked, attention, chosen, seed=seed, throw=False, progress=update)
+    prediction = ndl.predict(asked, attention, chosen, seed=seed, throw=False, progress=True)
     law = prediction.spectrum
     if law is None:
         raise InvalidParameter(

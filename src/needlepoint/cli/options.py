@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.progress import watched
 
 if TYPE_CHECKING:
     from needlepoint.core.specs import Spec
@@ -58,24 +59,10 @@ def read_specs(
     return parts["task"], parts["model"], parts["learner"]
 
 
-@contextmanager
-def progress_bar(text: str) -> Iterator[Any]:
-    """Yield a function of the fraction done, which shows a progress bar if standard error is a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    if not console.is_terminal:  # no bar is made, because older versions of rich print a line even for a disabled one
-        yield lambda fraction, description=None: None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        row = bar.add_task(text, total=1.0)
-
-        def update(fraction: float, description: str | None = None) -> None:
-            bar.update(row, completed=fraction, description=description or text)
-
-        yield update
+def progress_bar(text: str) -> AbstractContextManager[Any]:
+    """Return a context with a function of the fraction done and what is done, shown on standard error: a bar on a
+    terminal, a line every few seconds elsewhere."""
+    return watched(text, True)
 
 
 def check_target(path: Path | None, kinds: Sequence[str] = PICTURES) -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from needlepoint.cli.interrupts import Check, interruptible
+from needlepoint.cli.interrupts import interruptible
 from needlepoint.cli.options import (
     NOT_CONVERGED,
     PICTURES,
@@ -31,8 +28,6 @@ from needlepoint.core.text.jsonio import dumps
 if TYPE_CHECKING:
     from needlepoint.studies.execution.running import Tally
     from needlepoint.studies.study import Study
-
-_LINES = 5.0  # seconds between lines of progress where standard error is not a terminal
 
 study_app = typer.Typer(help="Look at stored studies.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -69,8 +64,8 @@ def sweep(
         _say_what_is_there(study, path)
         study.store.put_meta("study", definition.to_json())
         study.store.put_meta("plot", drawing)
-        with interruptible(path) as check, _display(check) as report:
-            tally = study.run(chosen, retry=retry, report=report)
+        with interruptible(path) as check:
+            tally = study.run(chosen, retry=retry, report=lambda _: check(), progress=True)
         if plot is not None:
             _draw(study, drawing, plot)
         _summary(study, path, tally, plot, as_json)
@@ -109,53 +104,6 @@ def _confirm(points: int, limit: int, yes: bool) -> None:
         raise InvalidParameter(f"{question}; if that is meant, say --yes.")
     if not typer.confirm(f"{question}. Go on?", err=True):
         raise InvalidParameter("nothing was computed.")
-
-
-@contextlib.contextmanager
-def _display(check: Check) -> Iterator[Callable[[Tally], None]]:
-    """Yield a function that shows a Tally: as a bar on a terminal, else as a line every `_LINES` seconds.
-
-    `check` is called after every report, so that Ctrl-C takes effect.
-    """
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        said = time.monotonic()
-
-        def line(tally: Tally) -> None:
-            nonlocal said
-            ended = tally.done >= tally.total and tally.done > tally.reused
-            if time.monotonic() - said >= _LINES or ended:
-                said = time.monotonic()
-                print(_line(tally), file=sys.stderr, flush=True)
-            check()
-
-        yield line
-        return
-    columns = (BarColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console, transient=True) as bar:
-        row = bar.add_task("the first points are under way", total=1.0)
-
-        def update(tally: Tally) -> None:
-            bar.update(row, completed=tally.done, total=max(tally.total, 1), description=_line(tally))
-            check()
-
-        yield update
-
-
-def _line(tally: Tally) -> str:
-    left = f", {_duration(tally.left)} left" if tally.left < float("inf") else ""
-    return (
-        f"{tally.done:,}/{tally.total:,} points, {tally.failed} failed, {tally.flagged} flagged, "
-        f"{tally.rate:.3g}/s{left}, last {tally.last}"
-    )
-
-
-def _duration(seconds: float) -> str:
-    hours, minutes = divmod(round(seconds) // 60, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {round(seconds) % 60:02d} s"
 
 
 def _summary(study: Study, path: Path, tally: Tally, plot: Path | None, as_json: bool) -> None:
@@ -309,6 +257,6 @@ def retry(
 
     chosen = executor_named(executor, workers=workers, memory=memory, address=address)
     with open_study(path) as study:
-        with interruptible(path) as check, _display(check) as report:
-            tally = study.run(chosen, retry=True, report=report)
+        with interruptible(path) as check:
+            tally = study.run(chosen, retry=True, report=lambda _: check(), progress=True)
         _summary(study, path, tally, None, as_json)

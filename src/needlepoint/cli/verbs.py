@@ -23,7 +23,6 @@ from needlepoint.cli.options import (
     Task,
     Tol,
     check_target,
-    progress_bar,
     read_specs,
 )
 from needlepoint.core.errors import InvalidParameter
@@ -67,8 +66,7 @@ def predict(
     specs = read_specs(task, model, learner, spec, changes)
     import needlepoint as ndl
 
-    with progress_bar("predict") as update:
-        result = ndl.predict(*specs, seed=seed, tol=tol, throw=False, progress=update)
+    result = ndl.predict(*specs, seed=seed, tol=tol, throw=False, progress=True)
     _show(result, plot, as_json)
 
 
@@ -92,8 +90,7 @@ def simulate(
     import needlepoint as ndl
 
     options: dict[str, Any] = {"repeats": repeats, "samples": samples, "seed": seed, "overlaps": _overlaps(overlaps)}
-    with progress_bar("simulate") as update:
-        result = ndl.simulate(*specs, d=d, progress=update, **options)
+    result = ndl.simulate(*specs, d=d, progress=True, **options)
     _show(result, plot, as_json)
 
 
@@ -116,8 +113,7 @@ def compare(
     specs = read_specs(task, model, learner, spec, changes)
     import needlepoint as ndl
 
-    with progress_bar("predict") as update:
-        prediction = ndl.predict(*specs, seed=seed, tol=tol, throw=False, progress=update)
+    prediction = ndl.predict(*specs, seed=seed, tol=tol, throw=False, progress=True)
     if not prediction.status.ok:
         print(dumps({"prediction": prediction, "measurements": [], "comparison": None}) if as_json else prediction)
         _draw(prediction, (), plot, as_json)
@@ -126,21 +122,9 @@ def compare(
     resolved = prediction.resolved or specs
     found = prediction.overlaps if type(specs[2]).__name__ == "Population" else None
     chosen = found if isinstance(found, ndl.Overlaps) else None
-    measurements = []
-    for size in d:
-        with progress_bar(f"simulate d={size}") as update:
-            measurements.append(
-                ndl.simulate(
-                    *resolved,
-                    d=size,
-                    repeats=repeats,
-                    samples=samples,
-                    seed=seed + 1,
-                    overlaps=chosen,
-                    progress=update,
-                )
-            )
-    comparison = ndl.compare(prediction, measurements)
+    options: dict[str, Any] = {"repeats": repeats, "samples": samples, "seed": seed + 1, "overlaps": chosen}
+    measurements = [ndl.simulate(*resolved, d=size, progress=True, **options) for size in d]
+    comparison = ndl.compare(prediction, measurements, progress=True)
     if as_json:
         print(dumps({"prediction": prediction, "measurements": measurements, "comparison": comparison}))
     else:

@@ -10,6 +10,7 @@ from typing import Any
 
 from needlepoint.core.answers.comparison import Comparison
 from needlepoint.core.errors import InvalidParameter, NeedlepointError
+from needlepoint.core.progress import Shown, watched
 from needlepoint.core.results import Measurement, Prediction
 from needlepoint.core.specs import Spec
 from needlepoint.core.text.drawing import draw
@@ -17,7 +18,7 @@ from needlepoint.core.text.parsing import PARTS
 from needlepoint.core.text.showing import table
 from needlepoint.studies import tables
 from needlepoint.studies.axes import LIMIT, At
-from needlepoint.studies.execution.executors import Executor, executor_named, started
+from needlepoint.studies.execution.executors import Executor, Serial, executor_named, started
 from needlepoint.studies.execution.jobs import Job
 from needlepoint.studies.execution.running import Report, Tally, run, silent
 from needlepoint.studies.points import StudyPoint
@@ -59,20 +60,31 @@ class Study:
         address: str | None = None,
         retry: bool = False,
         report: Report = silent,
+        progress: Shown = None,
     ) -> Tally:
         """Compute what is missing (with `retry` also what failed); return the tally. The options are as in `sweep`."""
         chosen = executor_named(executor, workers=workers, memory=memory, address=address)
         s, tally = self.definition, Tally(len(self.definition))
         self._comparisons.clear()  # points may be computed again, which makes their comparisons stale
         self._older = None
-        with started(chosen):
-            run(s.theory_units(), self.store, chosen, tally, report, retry)
+        with watched("sweep", progress) as update, started(chosen):
+
+            def say(tally: Tally, under_way: float = 0.0) -> None:
+                update((tally.done + under_way) / max(tally.total, 1), tally.words)
+
+            def both(tally: Tally) -> None:
+                say(tally)
+                report(tally)
+
+            if isinstance(chosen, Serial):
+                chosen.within = lambda jobs: say(tally, jobs)
+            run(s.theory_units(), self.store, chosen, tally, both, retry)
             if s.refine is not None:
                 for new in s.refine.stages(s.axes, self._prediction):
                     tally.total += len(new)
-                    run(s.theory_units(new), self.store, chosen, tally, report, retry)
+                    run(s.theory_units(new), self.store, chosen, tally, both, retry)
             if s.also is not None:
-                run(s.simulation_units(), self.store, chosen, tally, report, retry)
+                run(s.simulation_units(), self.store, chosen, tally, both, retry)
         return tally
 
     # --- reading ---------------------------------------------------------------------------------
@@ -226,6 +238,7 @@ def sweep(
     retry: bool = False,
     limit: float = LIMIT,
     report: Report = silent,
+    progress: Shown = None,
 ) -> Study:
     """Compute predictions, and with `also` simulations, over many values of any fields; return them as a Study.
 
@@ -245,6 +258,7 @@ def sweep(
     retry     whether points that failed before are computed again
     limit     largest number of predictions and simulations together; a sweep with more is refused
     report    function that is called with the Tally, how far the run is, whenever points are finished
+    progress  as in `predict`: shown after two seconds if a person is watching; True always, False never
 
     What is in the store already is not computed again, and an interrupted sweep goes on where it was. Points that fail
     stay in the study, with their reason.
@@ -260,7 +274,8 @@ def sweep(
     study = Study(definition, Store(MEMORY if store is None else store))
     try:
         study.store.put_meta("study", definition.to_json())
-        study.run(executor, workers=workers, memory=memory, address=address, retry=retry, report=report)
+        where = {"workers": workers, "memory": memory, "address": address}
+        study.run(executor, **where, retry=retry, report=report, progress=progress)
     except BaseException:
         study.close()
         raise

@@ -12,6 +12,7 @@ from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.options import PredictionOptions
 from needlepoint.core.overlaps import Overlaps
+from needlepoint.core.progress import watching
 from needlepoint.core.results import Prediction, Progress, silent
 from needlepoint.core.status import Status
 from needlepoint.learners import BayesOptimal
@@ -87,6 +88,7 @@ def predict_bayes(task: SingleLocation, model: None, learner: BayesOptimal, opti
 
 
 @float64
+@watching("bayes_branches")
 def bayes_branches(
     task: SingleLocation, alpha: float, *, tol: float | None = None, seed: int = 0, progress: Progress = silent
 ) -> tuple[Branch, ...]:
