@@ -1,7 +1,6 @@
 """`needlepoint sweep` and `needlepoint study`: files in, one store, text or one JSON document out."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest

@@ -171,6 +171,10 @@ class Estimate:
     def __str__(self) -> str:
         return with_error(self.value, self.error)
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: value and error, as `print` does."""
+        return str(self)
+
     def to_json(self) -> dict[str, Any]:
         from needlepoint.core.text.jsonio import number
 
