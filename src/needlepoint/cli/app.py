@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from needlepoint.cli.catalogue import learners, models, tasks
+from needlepoint.cli.examples import below
 from needlepoint.cli.figures import cite, figures, reproduce
 from needlepoint.cli.indexed import spectrum, thresholds
 from needlepoint.cli.interrupts import INTERRUPTED
@@ -103,5 +104,5 @@ for command in (
     learners,
     cite,
 ):
-    app.command()(command)
+    app.command(epilog=below(command.__name__))(command)
 app.add_typer(study_app, name="study")

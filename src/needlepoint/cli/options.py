@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.errors import InvalidParameter, one_line
 from needlepoint.core.progress import watched
 
 if TYPE_CHECKING:
@@ -19,11 +20,24 @@ if TYPE_CHECKING:
 BAD_INPUT, NOT_CONVERGED = 2, 3
 PICTURES = (".png", ".pdf", ".svg")
 
-Task = Annotated[str | None, typer.Option(help='As in Python: "SpikedSLR(tokens=10, snr=200, relevant_std=sqrt(0.5))"')]
-Model = Annotated[str | None, typer.Option(help='"KeyValueAttention(Erf(scale=0.1), unit_norm=True)"; none for Bayes')]
-Learner = Annotated[str | None, typer.Option(help='"Population()", "BayesOptimal(d=20)", "ProjectedDescent(...)"')]
+Task = Annotated[str | None, typer.Option(help='As in Python: "SpikedSLR(tokens=3, snr=2)"; see `needlepoint tasks`')]
+Model = Annotated[
+    str | None,
+    typer.Option(help='"KeyValueAttention(Softmax())"; leave it out for BayesOptimal; see `needlepoint models`'),
+]
+Learner = Annotated[
+    str | None, typer.Option(help='"Population()", "Ridge(alpha=5, lam=0.1)"; see `needlepoint learners`')
+]
+Activations = Annotated[
+    Path | None,
+    typer.Option(
+        "--activations",
+        help="Python file with activations of your own, @ndl.activation(...). The file is RUN as a program: name one "
+        "that you trust",
+    ),
+]
 SpecFile = Annotated[Path | None, typer.Option("--spec", help="TOML or JSON file with task, model, learner")]
-Changes = Annotated[list[str] | None, typer.Option("--set", help="Change a field: learner.lr=0.001 (repeatable)")]
+Changes = Annotated[list[str] | None, typer.Option("--set", help="Change a field: task.snr=4 (repeatable)")]
 Seed = Annotated[int, typer.Option(help="Seed of what is random", min=0, max=2**63 - 1)]
 Tol = Annotated[float | None, typer.Option(help="How well the answer is to be known; none is the solver's own choice")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output")]
@@ -46,17 +60,57 @@ def read_specs(
     changes: list[str] | None,
     *,
     needed: Sequence[str] = ("task", "learner"),
+    activations: Path | None = None,
 ) -> tuple[Any, Spec | None, Any]:
     """Return task, model and learner from options, which take precedence over a file; those `needed` must be given."""
     import needlepoint.specs_by_name  # noqa: F401
     from needlepoint.core.text.parsing import combine, read_spec_file
 
+    run_activations(activations)
     document = read_spec_file(spec) if spec is not None else {}
     parts = combine(document, {"task": task, "model": model, "learner": learner}, changes or [])
     for name in needed:
         if parts[name] is None:
             raise InvalidParameter(f"--{name} is missing (or a --spec file that has it).")
     return parts["task"], parts["model"], parts["learner"]
+
+
+def run_activations(path: Path | None) -> None:
+    """Run a user's file, which names activations; raise one sentence if that fails or it names none.
+
+    The module has the name of the file and its folder is searched first, so that worker processes can import it.
+    """
+    if path is None:
+        return
+    import importlib.util
+
+    import needlepoint.specs_by_name  # noqa: F401
+    from needlepoint.core.specs import names
+
+    where, stem = f"--activations {path}", path.stem
+    if not path.is_file() or path.suffix != ".py":
+        raise InvalidParameter(f"{where}: this must be a Python file that exists, such as my_activations.py.")
+    other = importlib.util.find_spec(stem) if stem.isidentifier() else None
+    if not stem.isidentifier() or (other is not None and path.resolve() != Path(other.origin or ".").resolve()):
+        raise InvalidParameter(
+            f"{where}: a module is called {stem} already, or it cannot be the name of one; call the file otherwise, "
+            "such as my_activations.py."
+        )
+    known = set(names("activation"))
+    spec = importlib.util.spec_from_file_location(stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[stem] = module
+    sys.path.insert(0, str(path.absolute().parent))
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise InvalidParameter(f"{where}: running the file failed: {one_line(error)}") from None
+    if not set(names("activation")) - known:
+        raise InvalidParameter(
+            f"{where}: the file names no activation; write @ndl.activation('mine') above a function."
+        )
 
 
 def progress_bar(text: str) -> AbstractContextManager[Any]:

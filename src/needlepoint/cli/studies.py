@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from needlepoint.cli.examples import below
 from needlepoint.cli.interrupts import interruptible
 from needlepoint.cli.options import (
     NOT_CONVERGED,
     PICTURES,
+    Activations,
     Address,
     AsJson,
     Changes,
@@ -21,6 +23,7 @@ from needlepoint.cli.options import (
     StoreFile,
     Workers,
     check_target,
+    run_activations,
 )
 from needlepoint.core.errors import InvalidParameter, NeedlepointError, one_line
 from needlepoint.core.text.jsonio import dumps
@@ -40,6 +43,7 @@ def sweep(
     address: Address = None,
     store: Annotated[Path | None, typer.Option(help="Where points are kept; the study's name with .sqlite")] = None,
     changes: Changes = None,
+    activations: Activations = None,
     retry: Annotated[bool, typer.Option("--retry", help="Try points again that failed")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask, however many points there are")] = False,
     plot: Picture = None,
@@ -53,6 +57,7 @@ def sweep(
     from needlepoint.studies.study import Study
     from needlepoint.studies.sweeps import Sweep
 
+    run_activations(activations)
     arguments, drawing = read_study(file, changes or [])
     check_target(plot)
     definition = Sweep.of(**arguments, limit=float("inf"), thorough=False)
@@ -134,7 +139,7 @@ def _draw(study: Study, drawing: dict[str, Any], path: Path) -> None:
     plot(study, **drawing, path=path)
 
 
-@study_app.command("ls")
+@study_app.command("ls", epilog=below("study ls"))
 def ls(
     folder: Annotated[Path, typer.Argument(help="Where to look for stores")] = Path(),
     as_json: AsJson = False,
@@ -178,11 +183,12 @@ def _paths(document: Any, path: Path) -> list[str]:
     return paths
 
 
-@study_app.command("show")
-def show(path: StoreFile, as_json: AsJson = False) -> None:
+@study_app.command("show", epilog=below("study show"))
+def show(path: StoreFile, activations: Activations = None, as_json: AsJson = False) -> None:
     """A study, how far it is, and what failed."""
     from needlepoint.studies.study import open_study
 
+    run_activations(activations)
     with open_study(path, readonly=True) as study:
         failures = study.failures()
         seconds, older = study.store.seconds(), _older(study.store.counts())
@@ -202,15 +208,17 @@ def show(path: StoreFile, as_json: AsJson = False) -> None:
             print(f"  ... and {len(failures) - 20} more")
 
 
-@study_app.command("export")
+@study_app.command("export", epilog=below("study export"))
 def export(
     path: StoreFile,
     out: Annotated[Path, typer.Argument(help="A .csv, .nc, .png, .pdf or .svg file")],
+    activations: Activations = None,
 ) -> None:
     """Write a study as a table (.csv), as labelled arrays (.nc) or as a picture."""
     from needlepoint.studies.study import open_study
 
     check_target(out, (".csv", ".nc", *PICTURES))
+    run_activations(activations)
     with open_study(path, readonly=True) as study:
         if out.suffix.lower() == ".csv":
             study.to_csv(out)
@@ -232,7 +240,7 @@ def _kept_drawing(study: Study) -> dict[str, Any]:
     return kept
 
 
-@study_app.command("prune")
+@study_app.command("prune", epilog=below("study prune"))
 def prune(path: StoreFile, as_json: AsJson = False) -> None:
     """Remove the points of other versions of the numbers; those of this version stay."""
     from needlepoint.studies.storage.store import Store
@@ -242,19 +250,21 @@ def prune(path: StoreFile, as_json: AsJson = False) -> None:
     print(dumps({"removed": removed}) if as_json else f"{path}: {removed} points removed")
 
 
-@study_app.command("retry")
+@study_app.command("retry", epilog=below("study retry"))
 def retry(
     path: StoreFile,
     executor: How = "serial",
     workers: Workers = None,
     memory: Memory = None,
     address: Address = None,
+    activations: Activations = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute again what failed, is damaged or of another version of the numbers, and what is missing."""
     from needlepoint.studies.execution.executors import executor_named
     from needlepoint.studies.study import open_study
 
+    run_activations(activations)
     chosen = executor_named(executor, workers=workers, memory=memory, address=address)
     with open_study(path) as study:
         with interruptible(path) as check:

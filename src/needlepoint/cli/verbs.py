@@ -10,6 +10,7 @@ import typer
 
 from needlepoint.cli.options import (
     NOT_CONVERGED,
+    Activations,
     AsJson,
     At,
     Changes,
@@ -56,6 +57,7 @@ def predict(
     learner: Learner = None,
     spec: SpecFile = None,
     changes: Changes = None,
+    activations: Activations = None,
     seed: Seed = 0,
     tol: Tol = None,
     plot: Picture = None,
@@ -63,7 +65,7 @@ def predict(
 ) -> None:
     """The answer of the theory, with its numerical error."""
     check_target(plot)
-    specs = read_specs(task, model, learner, spec, changes)
+    specs = read_specs(task, model, learner, spec, changes, activations=activations)
     import needlepoint as ndl
 
     result = ndl.predict(*specs, seed=seed, tol=tol, throw=False, progress=True)
@@ -77,6 +79,7 @@ def simulate(
     learner: Learner = None,
     spec: SpecFile = None,
     changes: Changes = None,
+    activations: Activations = None,
     repeats: Repeats = 16,
     samples: Samples = 20_000,
     overlaps: At = None,
@@ -86,7 +89,7 @@ def simulate(
 ) -> None:
     """The same answer by sampling and training with d-dimensional vectors."""
     check_target(plot)
-    specs = read_specs(task, model, learner, spec, changes)
+    specs = read_specs(task, model, learner, spec, changes, activations=activations)
     import needlepoint as ndl
 
     options: dict[str, Any] = {"repeats": repeats, "samples": samples, "seed": seed, "overlaps": _overlaps(overlaps)}
@@ -101,6 +104,7 @@ def compare(
     learner: Learner = None,
     spec: SpecFile = None,
     changes: Changes = None,
+    activations: Activations = None,
     repeats: Repeats = 16,
     samples: Samples = 20_000,
     seed: Seed = 0,
@@ -110,7 +114,7 @@ def compare(
 ) -> None:
     """Theory and simulation side by side, with z-scores."""
     check_target(plot)
-    specs = read_specs(task, model, learner, spec, changes)
+    specs = read_specs(task, model, learner, spec, changes, activations=activations)
     import needlepoint as ndl
 
     prediction = ndl.predict(*specs, seed=seed, tol=tol, throw=False, progress=True)
