@@ -16,7 +16,7 @@ from needlepoint.cli.interrupts import INTERRUPTED
 from needlepoint.cli.options import BAD_INPUT, NOT_CONVERGED
 from needlepoint.cli.studies import study_app, sweep
 from needlepoint.cli.verbs import compare, predict, simulate
-from needlepoint.core.errors import NeedlepointError, NotConverged, one_line
+from needlepoint.core.errors import NeedlepointError, NotConverged, brief, one_line
 
 _MEMORY = "this needs more memory than there is; take a smaller d, length, batch or number of runs."
 
@@ -69,7 +69,7 @@ def run(args: list[str]) -> int:
 
 
 def _fail(sentence: str, code: int) -> int:
-    print(f"needlepoint: {sentence}", file=sys.stderr)
+    print(f"needlepoint: {brief(sentence)}", file=sys.stderr)
     return code
 
 

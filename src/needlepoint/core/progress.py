@@ -94,7 +94,12 @@ class Bar:
         from rich.progress import BarColumn, Progress, TextColumn
 
         columns = (BarColumn(), TextColumn("{task.description}"))
-        quiet = {"transient": True, "auto_refresh": False, "redirect_stdout": False, "redirect_stderr": False}
+        quiet: dict[str, Any] = {
+            "transient": True,
+            "auto_refresh": False,
+            "redirect_stdout": False,
+            "redirect_stderr": False,
+        }
         self.bar = Progress(*columns, console=Console(file=stream), **quiet)
         self.row = self.bar.add_task("", total=None)
         self.bar.start()

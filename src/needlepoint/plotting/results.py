@@ -80,6 +80,7 @@ def plot(shown: Any, *args: Any, **options: Any) -> Any:
     >>> type(ndl.plot(found)).__name__
     'Picture'
     """
+    _check_options(shown, options)
     if isinstance(shown, Result):
         return plot_result(shown, *args, **options)
     if isinstance(shown, Comparison):
@@ -87,6 +88,25 @@ def plot(shown: Any, *args: Any, **options: Any) -> Any:
     if isinstance(shown, (Spectrum, TrainedSpectrum)):
         return _whole(shown, _draw_law, _law_figure, *args, **options)
     return studies.plot(shown, *args, **options)
+
+
+OPTIONS = {
+    "an answer": ("measurements", "x", "metric", "eigenvalues", "ax", "path"),
+    "a comparison or a spectrum": ("ax", "path"),
+    "a study": ("metric", "x", "y", "kind", "levels", "ax", "path"),
+}
+"""What `plot` takes by name, for each kind of what it draws."""
+
+
+def _check_options(drawn: Any, options: dict[str, Any]) -> None:
+    kind = "an answer" if isinstance(drawn, Result) else "a study"
+    kind = "a comparison or a spectrum" if isinstance(drawn, (Comparison, Spectrum, TrainedSpectrum)) else kind
+    for name in options:
+        if name not in OPTIONS[kind]:
+            raise InvalidParameter(f"plot({shown(name)[1:-1]}=...): of {kind} it takes {', '.join(OPTIONS[kind])}.")
+    ax = options.get("ax")
+    if ax is not None and not hasattr(ax, "get_xaxis_transform"):
+        raise InvalidParameter(f"plot(ax={shown(ax)}): ax must be one axes of matplotlib, such as plt.subplots()[1].")
 
 
 def plot_result(
@@ -238,7 +258,7 @@ def _same(result: Result, measurement: Measurement) -> bool:
 def _entitle(figure: Figure, result: Result) -> None:
     """Set the title: the specs, on one line where they fit, and what is wrong with the result."""
     room = int(15.5 * figure.get_size_inches()[0])
-    parts = [repr(s) for s in (result.task, result.model, result.learner) if s is not None]
+    parts = [shown(s) for s in (result.task, result.model, result.learner) if s is not None]
     asked = [", ".join(parts)]
     if len(asked[0]) > room:
         asked = [f"{parts[0]},", ", ".join(parts[1:])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from needlepoint.core.dispatch import check_question, find, load
+from needlepoint.core.dispatch import check_question, check_untraced, find, load
 from needlepoint.core.errors import InvalidParameter, shown
 from needlepoint.core.kinds import is_whole
 from needlepoint.core.options import SimulationOptions
@@ -37,6 +37,7 @@ def simulate(
     >>> found.status.name, found.repeats
     ('CONVERGED', 4)
     """
+    check_untraced("simulate")
     for name, value, lowest in (("d", d, 2), ("repeats", repeats, 1), ("samples", samples, 1)):
         if not is_whole(value) or value < lowest:
             raise InvalidParameter(f"simulate({name}={shown(value)}): {name} must be a whole number >= {lowest}.")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from needlepoint.core.answers.comparison import Comparison
-from needlepoint.core.errors import InvalidParameter, NeedlepointError
+from needlepoint.core.errors import InvalidParameter, NeedlepointError, shown
 from needlepoint.core.progress import Shown, watched
 from needlepoint.core.results import Measurement, Prediction
 from needlepoint.core.specs import Spec
@@ -29,6 +29,9 @@ from needlepoint.studies.sweeps import Simulation, Sweep
 
 OLDER = "computed with another version of the numbers; `study retry` (or the sweep) computes it again."
 """The message of a point whose row in the store is of another `NUMBERS_VERSION`."""
+
+
+_LONGEST_NAME = 4096  # characters of a path; no file system takes more
 
 
 class _NotComputed(Exception):
@@ -185,7 +188,7 @@ class Study:
 
     def __str__(self) -> str:
         task, model, learner = self.definition.axes.base
-        lines = [f"Study: {task!r}, {model!r}, {learner!r}"]
+        lines = [f"Study: {shown(task)}, {shown(model)}, {shown(learner)}"]
         lines += [f"  over          {path}: {_shown(values)}" for path, values in self.axes.items()]
         if self.definition.also is not None:
             lines.append(f"  also          {self.definition.also}")
@@ -268,8 +271,8 @@ def sweep(
     >>> [f"{point.prediction.excess_risk.value:.4f}" for point in study.points()]
     ['0.3249', '0.2248', '0.1155']
     """
-    if store is not None and not isinstance(store, (str, Path)):
-        raise InvalidParameter(f"sweep(store={store!r}): store must be the name of a file.")
+    if store is not None:
+        _check_name("sweep(store", store)
     definition = Sweep.of(task, model, learner, over, also, refine, seed, tol, limit)
     study = Study(definition, Store(MEMORY if store is None else store))
     try:
@@ -293,6 +296,7 @@ def open_study(path: str | Path, *, readonly: bool = False) -> Study:
     ...     print(len(list(study.points())))
     2
     """
+    _check_name("open_study(path", path)
     store = Store(path, create=False, readonly=readonly)
     try:
         document = store.meta("study")
@@ -313,3 +317,9 @@ def open_study(path: str | Path, *, readonly: bool = False) -> Study:
             f"{path} is damaged: the definition of its study cannot be read ({type(error).__name__}); run the sweep "
             "again with this store, which keeps its points."
         ) from None
+
+
+def _check_name(where: str, path: Any) -> None:
+    """Raise one sentence for what cannot be the name of a file, because of its type or its length."""
+    if not isinstance(path, (str, Path)) or len(str(path)) > _LONGEST_NAME:
+        raise InvalidParameter(f"{where}={shown(path)}): give the name of a file, such as study.sqlite.")

@@ -33,8 +33,8 @@ def predict(
     >>> f"{found.excess_risk.value:.6f}", found.ok
     ('0.224800', True)
     """
-    check_tolerance("predict", tol)
     check_question("predict", task, model, learner, seed)
+    check_tolerance("predict", tol)
     load_rules()
     rule = find("predict", task, model, learner)
     with watched("predict", progress) as update:

@@ -161,6 +161,11 @@ def read(study: Plottable, metric: str | None) -> Data:
     if not all(hasattr(study, name) for name in ("axes", "grid", "points")):
         kind = shown(study) if isinstance(study, type) else type(study).__name__
         whole = " (the whole of it, not its trajectory)" if kind == "Trajectory" else ""
+        if isinstance(study, (list, tuple)):
+            raise InvalidParameter(
+                f"plot({kind}): one answer at a time; several predictions are drawn as a study (sweep), and several on "
+                "one picture with ax=."
+            )
         raise InvalidParameter(
             f"plot({kind}): takes a prediction or measurement{whole}, a comparison, a spectrum, or a study, which has "
             "axes, grid and points()."

@@ -68,7 +68,9 @@ def picture_path(path: str | PathLike[str] | None) -> Path | None:
         raise InvalidParameter(f"plot(path={shown(path)}): path must be a file name ending in {', '.join(SUFFIXES)}.")
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
-        raise InvalidParameter(f"plot(path={str(path)!r}): the file name must end in {', '.join(SUFFIXES)}.")
+        raise InvalidParameter(f"plot(path={shown(str(path))}): the file name must end in {', '.join(SUFFIXES)}.")
     if not target.parent.is_dir():
-        raise InvalidParameter(f"plot(path={str(path)!r}): there is no folder {str(target.parent)!r}; create it first.")
+        raise InvalidParameter(
+            f"plot(path={shown(str(path))}): there is no folder {shown(str(target.parent))}; create it first."
+        )
     return target

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from needlepoint.core.dispatch import check_tolerance, rule
+from needlepoint.core.dispatch import check_part, check_tolerance, rule
 from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.options import PredictionOptions
@@ -111,6 +111,7 @@ def bayes_branches(
 
 def check_samples(task: SingleLocation, alpha: float) -> None:
     """Raise if the state evolution does not cover this task and alpha."""
+    check_part("bayes_branches", "task", task)
     if not isinstance(task, (SpikedSLR, MaxSLR)):
         raise NoTheory(f"no state evolution for {type(task).__name__}; SpikedSLR and MaxSLR have one.")
     if isinstance(task, SpikedSLR) and task.relevant_std != 1.0:
