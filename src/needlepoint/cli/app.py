@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from needlepoint.cli.catalogue import learners, models, tasks
+from needlepoint.cli.examples import below
 from needlepoint.cli.figures import cite, figures, reproduce
 from needlepoint.cli.indexed import spectrum, thresholds
 from needlepoint.cli.interrupts import INTERRUPTED
@@ -16,7 +17,7 @@ from needlepoint.cli.options import BAD_INPUT, NOT_CONVERGED
 from needlepoint.cli.studies import study_app, sweep
 from needlepoint.cli.verbs import compare, predict, simulate
 from needlepoint.core.caching import use_cache
-from needlepoint.core.errors import NeedlepointError, NotConverged, one_line
+from needlepoint.core.errors import NeedlepointError, NotConverged, brief, one_line
 
 _MEMORY = "this needs more memory than there is; take a smaller d, length, batch or number of runs."
 
@@ -70,7 +71,7 @@ def run(args: list[str]) -> int:
 
 
 def _fail(sentence: str, code: int) -> int:
-    print(f"needlepoint: {sentence}", file=sys.stderr)
+    print(f"needlepoint: {brief(sentence)}", file=sys.stderr)
     return code
 
 
@@ -105,5 +106,5 @@ for command in (
     learners,
     cite,
 ):
-    app.command()(command)
+    app.command(epilog=below(command.__name__))(command)
 app.add_typer(study_app, name="study")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from needlepoint.core.errors import InvalidParameter, NoTheory, shown
-from needlepoint.core.kinds import is_whole
+from needlepoint.core.kinds import is_traced, is_whole
 from needlepoint.core.specs import Spec
 
 Key = tuple[str, type, type, type]
@@ -70,17 +70,44 @@ def find(
 
 def check_question(verb: str, task: Any, model: Any, learner: Any, seed: Any) -> None:
     """Check the arguments that all verbs share, before a rule is looked up; raises InvalidParameter."""
+    check_untraced(verb)
     if not is_whole(seed) or not 0 <= seed < 2**63:
         raise InvalidParameter(f"{verb}(seed={shown(seed)}): seed must be a whole number from 0 to 2**63 - 1.")
-    for part, family in ((task, "task"), (model, "model"), (learner, "learner")):
-        absent = part is None and family == "model"
-        if isinstance(part, type):
-            raise InvalidParameter(
-                f"{verb}({family}={shown(part)}): this is a class, not a {family}; write {part.__name__}(...), as in "
-                f"`needlepoint {family}s`."
-            )
-        if not absent and getattr(part, "family", None) != family:
-            raise InvalidParameter(f"{verb}({family}={shown(part)}): this is not a {family}.")
+    check_part(verb, "task", task)
+    if model is not None:
+        check_part(verb, "model", model)
+    check_part(verb, "learner", learner)
+
+
+def check_part(verb: str, family: str, part: Any) -> None:
+    """Check that an argument is a spec of the family; raises InvalidParameter, which says what to write instead."""
+    found = getattr(part, "family", None)
+    if found == family and not isinstance(part, type):
+        return
+    where = f"{verb}({family}={shown(part)})"
+    name = shown(part) if isinstance(part, type) else type(part).__name__
+    if (found, family) == ("activation", "model"):
+        raise InvalidParameter(f"{where}: this is an activation, not a model; write KeyValueAttention({name}(...)).")
+    if isinstance(part, type):
+        raise InvalidParameter(
+            f"{where}: this is a class, not a {family}; write {name}(...), as in `needlepoint {family}s`."
+        )
+    if found in ("task", "model", "learner"):
+        raise InvalidParameter(f"{where}: this is a {found}, not a {family}; the order is task, model, learner.")
+    raise InvalidParameter(f"{where}: this is not a {family}.")
+
+
+def check_untraced(verb: str) -> None:
+    """Raise one sentence inside a user's jax.jit, where an answer could not become a number."""
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return
+    numpy = importlib.import_module("jax.numpy")
+    if is_traced(numpy.zeros(())):  # inside jax.jit everything is traced, also what depends on nothing
+        raise InvalidParameter(
+            f"{verb}: it was called inside jax.jit, through which needlepoint cannot be called, because its answers "
+            "are plain numbers; call it outside, and hand the number in."
+        )
 
 
 def check_tolerance(verb: str, tol: Any) -> None:

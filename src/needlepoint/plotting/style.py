@@ -5,10 +5,13 @@ from __future__ import annotations
 import functools
 import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import matplotlib
 from matplotlib.figure import Figure
+
+from needlepoint.core.errors import InvalidParameter
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -55,3 +58,16 @@ def panels(rows: int, columns: int, width: float, height: float, **options: Any)
     """Return a figure of `width` x `height` inches and its axes (rows, columns)."""
     figure = Picture(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def saved(drawn: Any, path: Path | None) -> Any:
+    """Return the figure or axes, after the figure has been saved if a path is given."""
+    if path is not None:
+        figure = drawn if isinstance(drawn, Figure) else drawn.figure
+        try:
+            figure.savefig(path, dpi=160)
+        except OSError as error:
+            raise InvalidParameter(
+                f"plot(path={str(path)!r}): cannot be written ({error.strerror or error})."
+            ) from None
+    return drawn

@@ -5,7 +5,8 @@ from __future__ import annotations
 from needlepoint.core.dispatch import check_question, check_tolerance, find, load
 from needlepoint.core.errors import NotConverged
 from needlepoint.core.options import PredictionOptions
-from needlepoint.core.results import Prediction, Progress, silent
+from needlepoint.core.progress import Shown, watched
+from needlepoint.core.results import Prediction
 from needlepoint.core.specs import Spec
 from needlepoint.numerics.precision import float64
 
@@ -19,24 +20,26 @@ def predict(
     seed: int = 0,
     tol: float | None = None,
     throw: bool = True,
-    progress: Progress = silent,
+    progress: Shown = None,
 ) -> Prediction:
     """The answer of the theory; `model` may be None for BayesOptimal.
 
     Raises NotConverged, with the prediction in `.result`, when its equations are not solved; with throw=False it is
     returned whatever its status. UNSTABLE is returned, with a note: solved, but not to be trusted. So is UNBOUNDED
-    where the infimum is known. `seed` enters where the learner or the integration is random.
+    where the infimum is known. `seed` enters where the learner or the integration is random. What takes over two
+    seconds shows its progress where a person is watching; `progress=False` silences it, True shows it everywhere.
 
     >>> found = ndl.predict(ndl.SpikedSLR(2, snr=2.0), ndl.KeyValueAttention(ndl.Softmax()), ndl.Population())
     >>> f"{found.excess_risk.value:.6f}", found.ok
     ('0.224800', True)
     """
-    check_tolerance("predict", tol)
     check_question("predict", task, model, learner, seed)
+    check_tolerance("predict", tol)
     load_rules(task, learner)
     rule = find("predict", task, model, learner, load_rules)
-    prediction = rule(task, model, learner, PredictionOptions(seed, tol, progress))
-    progress(1.0)
+    with watched("predict", progress) as update:
+        prediction = rule(task, model, learner, PredictionOptions(seed, tol, update))
+        update(1.0)
     if throw and not (prediction.status.finished or prediction.ok):
         notes = " ".join(prediction.notes)
         raise NotConverged(f"{prediction.status.name}: {prediction.status.sentence} {notes}".strip(), prediction)

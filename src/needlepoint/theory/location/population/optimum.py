@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from needlepoint.channels.branches import NEAR
-from needlepoint.core.dispatch import rule
+from needlepoint.core.dispatch import check_part, rule
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.options import PredictionOptions
@@ -173,6 +173,8 @@ def key_landscape(task: SingleLocation, model: KeyValueAttention, alignment: Arr
     >>> ndl.key_landscape(ndl.SpikedSLR(2, snr=2.0), model, [0.0, 1.0], [0.5, 1.0, 2.0]).shape
     (3, 2)
     """
+    check_part("key_landscape", "task", task)
+    check_part("key_landscape", "model", model)
     alignment, scale = np.atleast_1d(np.asarray(alignment, float)), np.atleast_1d(np.asarray(scale, float))
     if not np.all(np.abs(alignment) <= 1) or not np.all((scale >= 0) & np.isfinite(scale)):
         raise InvalidParameter("key_landscape: alignment must be from -1 to 1 and scale >= 0 and finite.")
