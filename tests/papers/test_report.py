@@ -151,7 +151,10 @@ def test_a_registered_figure_is_reproduced_and_reported(with_tiny, tmp_path, cap
     assert run(["reproduce", "tiny", "erf-flow", "tiny", "--quick", "--out", str(tmp_path), "--json"]) == 0
     out, err = capsys.readouterr()
     found = json.loads(out)
-    assert [line.split(":")[0] for line in err.splitlines()] == ["[1/2] tiny", "[2/2] erf-flow"]
+    heads = [line.split(":")[0].split() for line in err.splitlines() if line.startswith("[")]
+    assert [number for number, _ in heads] == ["[1/2]", "[2/2]"]
+    assert {name for _, name in heads} == {"tiny", "erf-flow"}
+    assert err.startswith("2 figures: 15 points to compute by one process, about ")
     assert "4 comparisons, largest |z|" in err
     page = Page((tmp_path / "report.html").read_text())
     assert [h["id"] for h in page.of("h2")] == ["tiny", "erf-flow"]
