@@ -14,6 +14,7 @@ from needlepoint.core.answers.comparison import Row
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.results import Measurement, Prediction
 from needlepoint.papers.figures import Drawing, Figure, Record, Size
+from needlepoint.papers.trends import Verdict, verdicts
 from needlepoint.papers.work import Say, compute, quiet
 from needlepoint.studies.execution.executors import Executor
 from needlepoint.studies.storage.store import Store
@@ -21,11 +22,12 @@ from needlepoint.studies.storage.store import Store
 
 @dataclass(frozen=True)
 class Agreement(Row):
-    """A row of `compare` with the label and x of the figure's point, and the status of its prediction."""
+    """A row of `compare` with the label and x of the figure's point, the status of its prediction, and its question."""
 
     point: str = ""
     x: float | None = None
     prediction: str = ""
+    question: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,14 @@ def agreement(records: Sequence[Record]) -> list[Agreement]:
         prediction = predictions.get(record.point.question)
         if isinstance(record.result, Measurement) and prediction is not None:
             about = {"point": record.point.label, "x": record.point.x, "prediction": prediction.status.name}
+            about["question"] = "; ".join(repr(part) for part in record.point.question if part is not None)
             rows += [Agreement(**vars(row), **about) for row in compare(prediction, record.result).rows]
     return rows
+
+
+def judged(rows: Sequence[Agreement]) -> list[Verdict]:
+    """Return the verdict of each row of a figure; rows of one question at several d are judged together."""
+    return verdicts(rows, [row.question or (row.point, row.x) for row in rows])
 
 
 def reproduce(
@@ -117,8 +125,12 @@ def write_csv(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]])
 
 def write_agreement(path: Path, done: Sequence[Reproduced]) -> None:
     """Write every comparison of all figures into one CSV file, which is replaced as a whole (see `replacing`)."""
-    columns = ["figure", *Agreement.__dataclass_fields__]
-    rows = [[r.figure.id, *asdict(row).values()] for r in done for row in r.agreement]
+    columns = ["figure", *Agreement.__dataclass_fields__, "verdict", "reason", "z_extrapolated"]
+    rows = [
+        [r.figure.id, *asdict(row).values(), verdict.word, verdict.reason, verdict.z_extrapolated]
+        for r in done
+        for row, verdict in zip(r.agreement, judged(r.agreement), strict=True)
+    ]
     with replacing(path) as new:
         write_csv(new, columns, rows)
 
