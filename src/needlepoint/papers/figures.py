@@ -68,6 +68,15 @@ class Figure:
     cost: float = 5.0
 
 
+def spread(low: float, high: float, count: int, *others: float) -> list[float]:
+    """Return `count` numbers from `low` to `high` with equal ratios, and the `others`, sorted.
+
+    They have four digits, so that curves with common ends share points.
+    """
+    each = (float(f"{low * (high / low) ** (i / (count - 1)):.4g}") for i in range(count))
+    return sorted({*each, *others})
+
+
 _FIGURES: dict[str, Figure] = {}
 
 

@@ -113,7 +113,7 @@ def _counts(rows: Sequence[tuple[Agreement, Verdict]]) -> str:
     """Return the number of rows of each verdict with what it means."""
     words = Counter(verdict.word for _, verdict in rows)
     cells = [
-        f'<li><b class="{_CLASS[word] if words[word] else "none"}">{words[word]:,} {_SAID[word]}</b>{html.escape(meaning)}</li>'
+        f'<li><b class="{_CLASS[word] if words[word] else "none"}">{words[word]:,} {_SAID[word]}</b>{meaning}</li>'
         for word, meaning in WORDS.items()
         if words[word] or word in (AGREES, WRONG)
     ]

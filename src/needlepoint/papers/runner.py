@@ -60,8 +60,12 @@ def agreement(records: Sequence[Record]) -> list[Agreement]:
 
 
 def judged(rows: Sequence[Agreement]) -> list[Verdict]:
-    """Return the verdict of each row of a figure; rows of one question at several d are judged together."""
-    return verdicts(rows, [row.question or (row.point, row.x) for row in rows])
+    """Return the verdict of each row of a figure; rows of one question at several d are judged together.
+
+    A power law is a target with a d of its own, so that its question changes with d: there its place counts.
+    """
+    own = [not row.question or "PowerLaw(" in row.question for row in rows]
+    return verdicts(rows, [(row.point, row.x) if here else row.question for row, here in zip(rows, own, strict=True)])
 
 
 def reproduce(

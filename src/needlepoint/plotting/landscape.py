@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from needlepoint.plotting.style import COLOURS, panels, styled
 
@@ -84,8 +85,8 @@ class HeatPanel:
 
 
 @styled
-def heat_panels(shown: Sequence[HeatPanel], label: str) -> Figure:
-    """Return a figure of heat maps that share one colour scale, with contours; the star is the best point."""
+def heat_panels(shown: Sequence[HeatPanel], label: str, best: str = "least value") -> Figure:
+    """Return a figure of heat maps that share one colour scale, with contours; `best` names the star in the legend."""
     figure, axes = panels(1, len(shown), 3.3 * len(shown) + 0.8, 3.6, sharey=True)
     low, high = _range(shown)
     levels = np.linspace(low, high, 13)
@@ -100,6 +101,15 @@ def heat_panels(shown: Sequence[HeatPanel], label: str) -> Figure:
         axis.grid(False)
         axis.set(title=panel.title, xlabel=r"alignment $\kappa/|k|$")
     axes[0][0].set_ylabel(r"key norm $|k|$")
+    if any(panel.best is not None for panel in shown):
+        look: dict[str, Any] = {"marker": "*", "color": COLOURS[1], "markersize": 13, "markeredgecolor": "white"}
+        star = Line2D([], [], linestyle="", **look)
+        figure.legend(
+            [star, Line2D([], [], color="#999999", linewidth=0.8)],
+            [best, f"lines of equal {label}"],
+            loc="outside upper center",
+            ncols=2,
+        )
     figure.colorbar(image, ax=list(axes[0]), shrink=0.9, label=label)
     return figure
 

@@ -14,6 +14,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 COLOURS = ("#1f5fa8", "#c8531c", "#2a8a57", "#7a4fa3", "#8a6d1d", "#444444")
+GREY = "#555555"  # of what a legend says of all colours, such as that circles are training
 THEORY, TRAINING = "theory", "training"
 
 _RC: dict[Any, Any] = {
