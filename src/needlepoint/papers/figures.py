@@ -96,7 +96,7 @@ def figures() -> dict[str, Figure]:
     return dict(_FIGURES)
 
 
-HEADLINES = ("erf-small-scale", "softmax-snr", "indexed-spectra")
+HEADLINES = ("erf-small-scale", "ridge-penalty", "indexed-spectra")
 """One figure of each body of work that is drawn before all others, so that the first minute shows all three."""
 
 

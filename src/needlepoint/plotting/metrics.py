@@ -104,7 +104,8 @@ def metric_panels(
                 named |= mine
     named |= _key(lines, measured, doubtful)
     for style, name in (styles or {}).items():
-        named[name] = Line2D([], [], color=GREY, linestyle=style, linewidth=1.2)
+        look: Any = {"linestyle": style, "linewidth": 1.2}
+        named[name] = Line2D([], [], color=GREY, **look)
     if smaller:
         named[smaller] = Line2D([], [], color=GREY, linestyle="", marker="o", alpha=0.6, **SMALL)
     figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=min(columns, len(named)))
