@@ -130,9 +130,9 @@ register(
         "indexed-spectra",
         "Spectra of the learned matrix",
         PAPER,
-        "Eigenvalues of the trained query-key matrix (bars) and the predicted law (line), with a share at exactly zero "
-        "(stem: predicted; ring: trained). From few sequences most of the spectrum is noise that the penalty cuts; "
-        "with more of them the target's own appears. Two tokens, target of rank d/2, noise 0.5, penalty 0.02.",
+        "Eigenvalues of the trained query-key matrix (bars) and the predicted law (line), with the share of them "
+        "that is exactly zero. From few sequences most of the spectrum is noise that the penalty cuts; with more of "
+        "them the target's own appears. Two tokens, target of rank d/2, noise 0.5, penalty 0.02.",
         _spectrum_points,
         _draw_spectra,
     )

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from needlepoint.plotting.style import COLOURS, GREY, panels, styled
+from needlepoint.plotting.style import COLOURS, GREY, legend_above, panels, styled
 
 
 @dataclass(frozen=True)
@@ -61,5 +61,5 @@ def curve_panels(
     axes[0][0].set_ylabel(ylabel)
     if any(curve.points for panel in shown for curve in panel.curves):
         named[measured] = Line2D([], [], color=GREY, linestyle="", marker="o", markersize=4.5, markerfacecolor="white")
-    figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=min(4, len(named)))
+    legend_above(figure, named)
     return figure

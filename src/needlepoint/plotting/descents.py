@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from needlepoint.core.results import Trajectory
-from needlepoint.plotting.style import COLOURS, GREY, THEORY, TRAINING, panels, styled
+from needlepoint.plotting.style import COLOURS, GREY, THEORY, TRAINING, legend_above, panels, styled
 from needlepoint.plotting.trajectories import FLOOR, quantities
 
 ENDS = {"oracle": COLOURS[2], "swapped": COLOURS[1], "other": COLOURS[3], "diverged": COLOURS[5]}
@@ -52,10 +52,10 @@ def descent_panels(
             _each(axis, followed, np.maximum(quantities(followed)[name], floor), style)
         if training is not None:
             _circles(axis, training, np.maximum(quantities(training)[name], floor))
-    top = _top([t for t in (theory, training) if t is not None], most_risk)
     if oracle is not None:
         risk_axis.axhline(oracle, color="#999999", linestyle=":", linewidth=1.2)
-    risk_axis.set(ylim=(-0.02 * top, top), xlabel="step", ylabel="excess risk", title="Excess risk")
+    risk_axis.set(xlabel="step", ylabel="excess risk", title="Excess risk")
+    risk_axis.set_ylim(*_risks([t for t in (theory, training) if t is not None], oracle, most_risk))
     alignment_axis.set(ylim=(-0.03, 1.05), xlabel="step", ylabel="overlap with the teacher", title="Alignment")
     _paths(path_axis, theory)
     distance_axis.set(yscale="log", xlabel="step", title="Distance to the manifold", ylim=(_lowest(theory), 2.0))
@@ -66,7 +66,7 @@ def descent_panels(
         axis.xaxis.set_major_locator(MaxNLocator(4))
         axis.xaxis.set_major_formatter(FuncFormatter(_thousands))
     named = _key(theory, training, followed, oracle, all_runs)
-    figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=3)
+    legend_above(figure, named)
     return figure
 
 
@@ -107,11 +107,16 @@ def _of(trajectory: Trajectory, end: str) -> np.ndarray:
     return np.array([branch == end for branch in trajectory.branches])
 
 
-def _top(shown: list[Trajectory], most: float) -> float:
-    """Return where the axis of the risk ends: above all that is drawn, but not above `most`."""
+def _risks(shown: list[Trajectory], oracle: float | None, most: float) -> tuple[float, float]:
+    """Return the ends of the axis of the risk: around all that is drawn, but not above `most`.
+
+    It begins at zero, unless all risks are large.
+    """
     highest = [float(np.nanmax(np.nanquantile(t.excess_risk, 0.975, axis=0))) for t in shown]
-    finite = [h for h in highest if np.isfinite(h)]
-    return min(most, 1.06 * max(finite, default=most)) or most
+    lowest = [float(np.nanmin(t.excess_risk)) for t in shown] + ([] if oracle is None else [oracle])
+    top = min(most, 1.06 * max([h for h in highest if np.isfinite(h)], default=most)) or most
+    low = min([x for x in lowest if np.isfinite(x)], default=0.0)
+    return (0.93 * low if low > 0.4 * top else -0.02 * top), top
 
 
 def _lowest(theory: Trajectory) -> float:

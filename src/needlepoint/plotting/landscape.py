@@ -11,7 +11,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from needlepoint.plotting.style import COLOURS, panels, styled
+from needlepoint.plotting.style import COLOURS, legend_above, panels, styled
 
 _MARKS = {"minimum": ("o", COLOURS[2]), "maximum": ("s", COLOURS[1]), "saddle": ("X", COLOURS[3])}
 
@@ -103,13 +103,8 @@ def heat_panels(shown: Sequence[HeatPanel], label: str, best: str = "least value
     axes[0][0].set_ylabel(r"key norm $|k|$")
     if any(panel.best is not None for panel in shown):
         look: dict[str, Any] = {"marker": "*", "color": COLOURS[1], "markersize": 13, "markeredgecolor": "white"}
-        star = Line2D([], [], linestyle="", **look)
-        figure.legend(
-            [star, Line2D([], [], color="#999999", linewidth=0.8)],
-            [best, f"lines of equal {label}"],
-            loc="outside upper center",
-            ncols=2,
-        )
+        star, contour = Line2D([], [], linestyle="", **look), Line2D([], [], color="#999999", linewidth=0.8)
+        legend_above(figure, {best: star, f"lines of equal {label}": contour})
     figure.colorbar(image, ax=list(axes[0]), shrink=0.9, label=label)
     return figure
 

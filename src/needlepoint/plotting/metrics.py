@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from needlepoint.plotting.stability import DOUBTFUL, SMALL, segments
-from needlepoint.plotting.style import COLOURS, THEORY, panels, styled
+from needlepoint.plotting.style import COLOURS, THEORY, legend_above, panels, styled
 
 GREY = "#777777"
 _BROKEN: Any = (0, (2, 2))
@@ -108,7 +108,7 @@ def metric_panels(
         named[name] = Line2D([], [], color=GREY, **look)
     if smaller:
         named[smaller] = Line2D([], [], color=GREY, linestyle="", marker="o", alpha=0.6, **SMALL)
-    figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=min(columns, len(named)))
+    legend_above(figure, named, columns)
     return figure
 
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from needlepoint.plotting.style import COLOURS, panels, styled
+from needlepoint.plotting.style import COLOURS, legend_above, panels, styled
 
 DOUBTFUL = "theory, not to be trusted"
 _GREY = "#444444"
@@ -100,7 +100,7 @@ def doubt_panels(
         named[measured] = Line2D([], [], color=_GREY, linestyle="", marker="o", markersize=5, markerfacecolor="white")
     if smaller:
         named[smaller] = Line2D([], [], color=_GREY, linestyle="", marker="o", alpha=0.6, **SMALL)
-    figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=3)
+    legend_above(figure, named, 3)
     return figure
 
 
@@ -181,6 +181,6 @@ def stability_panels(shown: Sequence[StabilityPanel], repeats: int, d: int) -> F
         ),
         f"they end apart in that many of {repeats}": Line2D([], [], markerfacecolor="black", **disc),
     }
-    figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=3)
+    legend_above(figure, named, 3)
     figure.colorbar(image, ax=list(axes[0]), shrink=0.9, extend="both", label="replicon (unstable above 1)")
     return figure
