@@ -16,7 +16,7 @@ from needlepoint.core.errors import InvalidParameter, shown
 from needlepoint.core.results import Measurement, Prediction, Result
 from needlepoint.learners import Ridge
 from needlepoint.plotting.around import FIELDS, around, draw_around, drawn_metric, tests_on
-from needlepoint.plotting.descents import draw_descent, draw_risk
+from needlepoint.plotting.single_descent import draw_descent, draw_risk
 from needlepoint.plotting.spectra import XLABEL, SpectrumPanel, draw_spectrum, read_eigenvalues
 from needlepoint.plotting.studies import pictures as studies
 from needlepoint.plotting.studies.data import Plottable
