@@ -7,12 +7,15 @@ import sys
 from importlib.metadata import version as installed_version
 from pathlib import Path
 
+from sphinx.errors import ConfigError
+
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 
-from pages import write, write_figures, write_reference  # noqa: E402 (from _ext)
-
 from needlepoint.core.symbols import notation_table  # noqa: E402
+
+from gallery import Stale, write_gallery  # noqa: E402 (from _ext)
+from pages import write, write_figures, write_reference  # noqa: E402
 
 project = "needlepoint"
 author = "The needlepoint developers"
@@ -22,7 +25,7 @@ release = version = installed_version("needlepoint")
 extensions = ["myst_parser", "sphinx.ext.autodoc", "katex_math", "docstrings"]
 myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build", "_generated"]
+exclude_patterns = ["_build", "_generated", "_gallery"]
 math_number_all = False
 math_eqref_format = "({number})"
 
@@ -48,3 +51,7 @@ html_show_sourcelink = False
 write(HERE / "_generated" / "notation.md", notation_table() + "\n")
 write_reference(HERE / "reference")
 write_figures(HERE / "figures")
+try:
+    write_gallery(HERE / "gallery")
+except Stale as error:
+    raise ConfigError(str(error)) from None

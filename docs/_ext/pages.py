@@ -150,8 +150,13 @@ def write_reference(folder: Path) -> None:
     write_all(pages, folder)
 
 
+def _link(name: str) -> str:
+    return f"[`{name}`](#needlepoint.{name})"
+
+
 def _reference_page(group: Group, names: list[str], get: Callable[[str], Any]) -> str:
     from needlepoint.core.results import Result
+    from needlepoint.core.status import Status
 
     parts = [f"# {group.title}\n\n{group.says}\n\n```{{py:currentmodule}} needlepoint\n```\n"]
     for name in names:
@@ -162,6 +167,9 @@ def _reference_page(group: Group, names: list[str], get: Callable[[str], Any]) -
         if kind == "class" and issubclass(value, Result):
             members += "   :inherited-members:\n"
         parts.append(f"## {name}\n\n```{{eval-rst}}\n.. auto{kind}:: needlepoint.{name}\n{members}```\n")
+        if value is Status:
+            rows = "\n".join(f"| `{status.name}` | {status.sentence} |" for status in Status)
+            parts.append(f"| status | what it says |\n|---|---|\n{rows}\n")
     return "\n".join(parts)
 
 
@@ -207,7 +215,7 @@ def write_figures(folder: Path) -> None:
         shown = f"![{alt}]({image})\n\n" if picture.exists() else ""
         pages[folder / f"{figure.id}.md"] = (
             f"# {figure.title}\n\n{shown}{figure.caption}\n\n"
-            f"The picture is the quick size, as `make demo` draws it, with theory as lines and training or Monte Carlo as "
+            f"The picture is the quick size, as `make demo` draws it: theory as lines, training or Monte Carlo as "
             f"points. To draw it yourself, with its numbers as CSV files and every comparison in `agreement.csv`:\n\n"
             f"```sh\nneedlepoint reproduce {figure.id} --quick --out out\n"
             f"needlepoint reproduce {figure.id} --full --out full   # the paper's size, which takes longer\n```\n\n"
