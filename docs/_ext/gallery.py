@@ -107,7 +107,10 @@ class Example:
 
 
 def examples() -> list[Example]:
-    return [Example(path) for path in sorted(EXAMPLES.glob("*.py"))]
+    """Return all examples, in the order in which `examples/README.md` lists them; others follow."""
+    listed = re.findall(r"\]\((\w+\.py)\)", (EXAMPLES / "README.md").read_text(encoding="utf-8"))
+    found = sorted(EXAMPLES.glob("*.py"), key=lambda p: (listed.index(p.name) if p.name in listed else len(listed), p))
+    return [Example(path) for path in found]
 
 
 # ------------------------------------------------------------------------------------------------ running
@@ -228,12 +231,12 @@ def write_gallery(folder: Path) -> None:
         write(folder.parent / "_generated" / f"{example.name}.ipynb", notebook(example))
         pages[folder / f"{example.name}.md"] = page(example)
         pictures = [file for cell in (recorded(example) or {})["cells"] for file in cell["pictures"]]
-        image = f"![{example.title}](../_gallery/{pictures[-1]})\n\n" if pictures else ""
+        image = f"[![{example.title}](../_gallery/{pictures[-1]})]({example.name}.md)\n\n" if pictures else ""
         cards.append(f":::{{container}}\n{image}[{example.title}]({example.name}.md)\n\n{example.summary}\n:::\n")
     toc = "\n".join(path.stem for path in pages)
     pages[folder / "index.md"] = (
-        "# Gallery\n\nEach page is a file of `examples/` with what it prints and draws; the tests run them. "
-        "The three of them that are in `examples/notebooks` too answer the questions that newcomers ask first.\n\n"
+        "# Gallery\n\nEach page is a file of `examples/` with what it prints and draws, and the tests run them. "
+        "The first three answer what newcomers have asked; they are in `examples/notebooks` too.\n\n"
         "::::{container} cards\n" + "\n".join(cards) + f"::::\n\n```{{toctree}}\n:hidden:\n\n{toc}\n```\n"
     )
     write_all(pages, folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from docutils import nodes
+from sphinx.domains.math import MathDomain
 from sphinx.util.math import get_node_equation_number
 
 
@@ -32,7 +33,20 @@ def _display(writer: Any, node: nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
+class Equations(MathDomain):
+    """Numbers begin anew on every page, so a reference to an equation of another page names that page too."""
+
+    def resolve_xref(self, env: Any, fromdocname: str, builder: Any, typ: str, target: str, *rest: Any) -> Any:
+        found = super().resolve_xref(env, fromdocname, builder, typ, target, *rest)
+        if found is not None and self.equations[target][0] != fromdocname:
+            page, number = self.equations[target]
+            found.clear()
+            found += nodes.Text(f"({number}, {page.rsplit('/')[-1]})")
+        return found
+
+
 def setup(app: Any) -> dict[str, Any]:
+    app.add_domain(Equations, override=True)
     app.add_html_math_renderer("bundled", (_inline, None), (_display, None))
     for file in ("katex/katex.min.css", "docs.css"):
         app.add_css_file(file)

@@ -222,7 +222,7 @@ def write_figures(folder: Path) -> None:
             f"The setting is that of [arXiv {figure.paper}](https://arxiv.org/abs/{figure.paper}). "
             f"[All figures](index.md), [what each shows](../figures.md).\n"
         )
-        thumb = f"![{alt}]({image})\n\n" if picture.exists() else ""
+        thumb = f"[![{alt}]({image})]({figure.id}.md)\n\n" if picture.exists() else ""
         cards.setdefault(figure.paper, []).append(f":::{{container}}\n{thumb}[{figure.title}]({figure.id}.md)\n:::\n")
     parts = ["# Figures, one by one\n\nEvery figure that `needlepoint reproduce` draws, at the quick size.\n"]
     for paper, found in cards.items():
