@@ -30,7 +30,8 @@ print(f"predicted {best.excess_risk.value:.2f}, trained at d = 60: {trained.exce
 # %% [markdown]
 # How much does the penalty matter? One common penalty for key and value costs little here, if it is the right one.
 # The line is theory, the circles are training with their standard errors, and the lower panel is the difference of
-# the two in standard errors. Theory is a limit: at d = 60 a part of the difference is the finite size.
+# the two in standard errors. Theory is a limit: at d = 60 a part of the difference is the finite size. The star is
+# a penalty so small that the theory flags its own answer, because there may be many minima.
 
 # %%
 study = ndl.sweep(
