@@ -204,7 +204,7 @@ def _available(result: Result) -> list[str]:
 
 def estimate_of(result: Result, metric: str) -> Estimate | None:
     if not metric.startswith(OVERLAPS):
-        found = result.metrics.get(metric) or derived(result).get(metric)
+        found = result.metrics[metric] if metric in result.metrics else derived(result).get(metric)
         return found if isinstance(found, Estimate) else None
     name = metric.removeprefix(OVERLAPS)
     values = dict(result.overlaps.items()) if result.overlaps is not None else {}
