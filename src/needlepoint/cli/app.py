@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from needlepoint.cli.catalogue import learners, models, tasks
+from needlepoint.cli.contest import contest
 from needlepoint.cli.examples import below
 from needlepoint.cli.figures import cite, figures, reproduce
 from needlepoint.cli.indexed import spectrum, thresholds
@@ -96,6 +97,7 @@ for command in (
     predict,
     simulate,
     compare,
+    contest,
     sweep,
     thresholds,
     spectrum,

@@ -52,7 +52,7 @@ def predict_indexed(task: AttentionIndexed, model: Model, learner: Ridge, option
     resolved, notes = learner, ()
     if isinstance(learner.lam, str):
         lam, notes = best_penalty(task, model, learner, options)
-        resolved = learner.replace(lam=lam)
+        resolved = learner.replace(lam=lam, common=False)
     found = _solved(task, model, resolved.alpha, unit(model) * resolved.penalties[0], options)
     return _prediction(task, model, learner, resolved, options, found, notes)
 

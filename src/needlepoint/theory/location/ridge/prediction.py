@@ -83,7 +83,9 @@ def _known(best: Best) -> tuple[str, ...]:
         return ("how far the risk at these penalties is above the least is not known: too few scramblings are solved.",)
     factors = " and ".join(f"{max(x, 1.01):.2f}" for x in best.factor)
     verb = "penalty is" if len(best.factor) == 1 else "penalties are"
-    return (f"the best {verb} known to a factor of {factors}; the risk is at most {best.shortfall:.1g} above the least.",)
+    return (
+        f"the best {verb} known to a factor of {factors}; the risk is at most {best.shortfall:.1g} above the least.",
+    )
 
 
 def branches(
