@@ -214,6 +214,7 @@ def _figure(result: Result, tests: tuple[Measurement, ...], x: str, metric: str 
         draw_scores(right, comparison, [row[0] for row in rows])
     elif tabled:
         draw_table(parts[-1].subplots(1, 1), head, rows)
+    figure.draw_without_rendering()  # ticks change with the size of a panel, and so the room that its labels need
     return figure
 
 

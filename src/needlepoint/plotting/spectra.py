@@ -96,7 +96,8 @@ def draw_spectrum(axis: Any, panel: SpectrumPanel, *, trained: str = "trained") 
     if law is not None:
         x, y = curve(law)
         if not len(values):
-            axis.fill_between(x, y, color=COLOURS[0], alpha=0.14, linewidth=0, zorder=3)
+            shade = axis.fill_between(x, y, color=COLOURS[0], alpha=0.14, linewidth=0, zorder=3)
+            shade.set_clip_path(Rectangle((0, 0), 1, 1.02 * ROOM, transform=axis.transAxes))
         (line,) = axis.plot(x, y, color=COLOURS[0], linewidth=1.5, zorder=4)
         line.set_clip_path(Rectangle((0, 0), 1, 1.02 * ROOM, transform=axis.transAxes))
         named = {THEORY: Line2D([], [], color=COLOURS[0]), **named}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import importlib
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,19 @@ def table(rows: Sequence[Sequence[str]], head: Sequence[str] = (), caption: str 
         cells = "".join(f"<td{style}>{html.escape(text)}</td>" for text in others)
         parts.append(f"<tr><th{style}>{html.escape(first)}</th>{cells}</tr>")
     return "".join([*parts, "</table>"])
+
+
+def picture(shown: Any, **options: Any) -> str:
+    """Return the picture of an answer as HTML, for below its table; empty where it cannot be drawn.
+
+    It is for what is there to be drawn: nothing is computed for a picture that nobody has asked for.
+    """
+    try:
+        image = draw(shown, **options)._repr_png_()
+    except Exception:  # whatever is wrong with the picture, the numbers are shown
+        return ""
+    data = base64.b64encode(image).decode()
+    return f'<img alt="{html.escape(type(shown).__name__)}" src="data:image/png;base64,{data}">'
 
 
 def data_frame(rows: Sequence[Mapping[str, Any]]) -> Any:
