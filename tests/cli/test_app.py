@@ -437,7 +437,6 @@ def test_reproduce_as_a_program(tmp_path):
     assert first.startswith("1 figure: 9 points to compute by one process, about ")
     assert last.startswith("[1/1] erf-flow: ")
     assert all(" %, 0 of 1 figures" in line for line in between)
-    assert done.stderr.startswith("[1/1] erf-flow: ")
     names = ["erf-flow.png", "erf-flow.pdf", "erf-flow-field.csv", "erf-flow-points.csv"]
     assert found["files"] == [f"out/{n}" for n in (*names, "agreement.csv", "report.html")]
     written = [*(Path(f).name for f in found["files"]), "points.sqlite"]
