@@ -57,6 +57,16 @@ def test_the_gap_is_extrapolated_by_a_line_in_one_over_d():
     assert extrapolated([row(d, 0.1, exact=True) for d in (20, 40)]) is None
 
 
+@pytest.mark.parametrize("small", [1e-3, 1e-9, 1e-14, 1e-200])
+def test_errors_of_any_size_can_be_extrapolated(small):
+    """A share that is the same in all repeats has an error of rounding, and the other size an ordinary one."""
+    for errors in ((small, SE), (SE, small), (small, small)):
+        given = [row(d, 0.1, se) for d, se in zip((20, 40), errors, strict=True)]
+        z = extrapolated(given)
+        assert z is None or z >= 0
+        assert len(verdicts(given, ["a", "a"])) == 2
+
+
 def test_numerical_errors_are_bounds():
     """A constant gap inside the numerical error of the theory is no gap."""
     inside = [row(d, 0.1, numerical=0.2) for d in (20, 40)]

@@ -128,7 +128,7 @@ def _experiments() -> list[tuple[Experiment, dict[str, Any]]]:
                 batch=5,
                 training_runs=16,
             ),
-            {"steps": 50_000, "schedule": 4e-4, "lr": 2e-3, "record_every": 250, "runs": 48, "training_runs": 6},
+            {"steps": 50_000, "schedule": 4e-4, "lr": 2e-3, "record_every": 250, "runs": 48, "training_runs": 4},
         ),
         (
             Experiment(

@@ -79,7 +79,7 @@ _SNR_TASKS = {"spiked": SpikedSLR, "max": MaxSLR}
 
 
 def _snr_points(size: Size) -> list[Point]:
-    steps, every = (31, 8) if size == "quick" else (40, 8)
+    steps, every = (25, 8) if size == "quick" else (40, 8)
     points = []
     for panel, task in _SNR_TASKS.items():
         for i in range(steps):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from needlepoint.core.answers.agreement import ROUNDING
 from needlepoint.core.answers.comparison import Row
 
 FAR = 4.0
@@ -105,10 +106,14 @@ def extrapolated(rows: Sequence[Row]) -> float | None:
     gaps = _gaps(rows)
     if len(set(d)) < 2 or rows[0].exact or not np.all(np.isfinite(gaps) & np.isfinite(se) & (se > 0)):
         return None
-    design = np.stack([np.ones(len(d)), 1 / d], axis=1) / se[:, None]
-    covariance = np.linalg.inv(design.T @ design)
-    intercept = (covariance @ design.T @ (gaps / se))[0]
-    return float(intercept / math.sqrt(covariance[0, 0]))
+    # centred sums: the errors of two sizes may differ by many orders, and a normal matrix would lose all digits
+    w, x = 1 / se**2, 1 / d
+    middle, height = np.sum(w * x) / np.sum(w), np.sum(w * gaps) / np.sum(w)
+    spread = np.sum(w * (x - middle) ** 2)
+    if not spread > 0:
+        return None
+    slope = np.sum(w * (x - middle) * (gaps - height)) / spread
+    return float((height - middle * slope) / math.sqrt(1 / np.sum(w) + middle**2 / spread))
 
 
 def _gaps(rows: Sequence[Row]) -> np.ndarray:
@@ -119,10 +124,10 @@ def _gaps(rows: Sequence[Row]) -> np.ndarray:
 
 
 def _errors(rows: Sequence[Row]) -> np.ndarray:
-    """Return the standard errors; a row's own z says how much wider few repeats make them (Student)."""
+    """Return the standard errors, rounding at least; a row's own z says how much wider few repeats make them."""
     gaps = np.abs(_gaps(rows))
     wide = [g / abs(row.z) if row.z and math.isfinite(row.z) else 0.0 for g, row in zip(gaps, rows, strict=True)]
-    return np.maximum(wide, [row.measured_error for row in rows])
+    return np.maximum(np.maximum(wide, [row.measured_error for row in rows]), ROUNDING)
 
 
 def _misfit(gaps: np.ndarray, se: np.ndarray, shape: np.ndarray) -> float:
