@@ -1,9 +1,12 @@
 """Comparison on the attention-indexed model: every repeat with what is predicted for the target that it drew."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import needlepoint as ndl
+from needlepoint.theory.indexed import prediction as indexed
 
 TASK, MODEL = ndl.AttentionIndexed(1, ndl.Wishart(0.5), 0.5), ndl.TiedAttention()
 LEARNER = ndl.Ridge(1.0, 0.1, algorithm="fista")
@@ -65,3 +68,24 @@ def test_a_coarse_rule_is_enough_to_move_the_prediction_to_a_target():
         # a few per cent of the way between them
         assert abs(rows[name].predicted - exact) < 0.03 * abs(exact - float(prediction.metrics[name])) + 2 * errors
         assert abs(exact - float(prediction.metrics[name])) > 10 * errors
+
+
+@pytest.mark.exact
+def test_a_target_that_the_limit_does_not_lead_to_is_solved_from_the_beginning(monkeypatch):
+    """At this setting the equations of one target, begun at the limit's solution, ended at an energy of 42."""
+    task, learner = ndl.AttentionIndexed(2, ndl.Wishart(0.3), noise_var=0.2), ndl.Ridge(2.0, 0.05)
+    prediction = ndl.predict(task, MODEL, learner)
+    measured = ndl.simulate(task, MODEL, learner, d=60, repeats=4, samples=200)
+    rows = {r.metric: r for r in ndl.compare(prediction, measured).rows}
+    assert rows["energy"].realised
+    assert rows["energy"].predicted == pytest.approx(float(prediction.energy), rel=0.1)
+    solved = indexed._solved
+
+    def lost(*args, **options):
+        found = solved(*args, **options)
+        return found if isinstance(args[0].target, ndl.Wishart) else replace(found, status=ndl.Status.MAX_STEPS)
+
+    monkeypatch.setattr(indexed, "_solved", lost)
+    rows = {r.metric: r for r in ndl.compare(prediction, measured).rows}
+    assert not rows["energy"].realised
+    assert rows["energy"].predicted == float(prediction.energy)

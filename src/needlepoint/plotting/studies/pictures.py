@@ -47,7 +47,7 @@ def plot(
     """
     target = picture_path(path)
     if isinstance(study, Contest):
-        return plot_contest(study, path=target)
+        return plot_contest(study, ax=ax, path=target)
     if kind not in (None, *KINDS):
         raise InvalidParameter(
             f"plot(kind={shown(kind)}): kind must be 'curves', 'map' or None (chosen from the study)."
