@@ -12,13 +12,16 @@ from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.text.drawing import draw
 from needlepoint.core.text.jsonio import dumps
 
+_ONE_LINE = 120  # characters of a caption that stay on one line
+
 
 def table(rows: Sequence[Sequence[str]], head: Sequence[str] = (), caption: str = "") -> str:
     """Return an HTML table of these texts, escaped, with its caption above; the first column names the row."""
     style = ' style="text-align:left;vertical-align:top"'
     parts = ["<table>"]
     if caption:
-        parts.append(f'<caption style="text-align:left">{html.escape(caption)}</caption>')
+        wrapped = "" if len(caption) > _ONE_LINE else ";white-space:nowrap"  # a narrow table would fold it
+        parts.append(f'<caption style="text-align:left{wrapped}">{html.escape(caption)}</caption>')
     if head:
         parts.append("<tr>" + "".join(f"<th{style}>{html.escape(name)}</th>" for name in head) + "</tr>")
     for first, *others in rows:
