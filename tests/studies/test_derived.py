@@ -76,7 +76,7 @@ def test_the_share_of_runs_by_end_is_a_metric_of_descents(learner, tmp_path):
         assert float(row["measured_share_oracle"]) == pytest.approx(pooled.branches.count("oracle") / pooled.runs)
     for metric in ("share_oracle", "share_other"):
         picture = ndl.plot(study, metric, path=tmp_path / f"{metric}.png")
-        assert picture.axes[0].get_ylabel() == metric.replace("_", " ")
+        assert picture.axes[0].get_ylabel() == f"share of runs that end {metric.removeprefix('share_')}"
 
 
 def test_a_phase_diagram_of_ends(tmp_path):

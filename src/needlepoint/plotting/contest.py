@@ -59,7 +59,7 @@ def _rows(ax: Any, contest: Contest) -> None:
         colour = COLOURS[0] if y == 0 else _PALE
         shown = _error(risk.error)
         fill = colour if entry.trusted else "white"
-        ax.errorbar(risk.value, y, xerr=shown, fmt="o", color=colour, mfc=fill, markersize=7, capsize=3, zorder=3)
+        ax.errorbar(risk.value, y, xerr=shown, fmt="o", color=colour, mfc=fill, markersize=5, capsize=4, zorder=3)
         labels.append(_label(entry))
     if bound is not None:
         ax.axvline(bound.risk(metric).value, color=_INK, linestyle="--", linewidth=1.0)
@@ -120,7 +120,7 @@ def _curves(ax: Any, contest: Contest) -> None:
     if any(not e.trusted for e in contest.entries):
         ax.plot([], [], "o", color=_PALE, mfc="white", markersize=5, label="not to be trusted")
     many = max(map(_alpha, contest.entries)) > 4 * min(map(_alpha, contest.entries))
-    ax.set(xlabel=r"$\alpha$ (samples over d)", ylabel=_axis(contest), xscale="log" if many else "linear")
+    ax.set(xlabel=r"$\alpha$ (alpha)", ylabel=_axis(contest), xscale="log" if many else "linear")
     if many:
         ticks = [_alpha(e) for e in contest.entries if e.name == contest.entries[0].name]
         ax.set_xticks(ticks[:: max(1, len(ticks) // 6)], minor=False)

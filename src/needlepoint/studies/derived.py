@@ -12,6 +12,14 @@ from needlepoint.models.attention import KeyValueAttention
 ENDS = ("oracle", "swapped", "other", "diverged")
 """Where a run of a descent can end; every one is a column, so that a sweep has zeros and no gaps."""
 
+IN_WORDS = {
+    "resolved.lam_key": "best penalty on the key",
+    "resolved.lam_value": "best penalty on the value",
+    "resolved.lam": "best penalty",
+    **{f"share_{end}": f"share of runs that end {end}" for end in ENDS},
+}
+"""What a picture calls these numbers."""
+
 
 def derived(result: Result) -> dict[str, Estimate]:
     """Return these numbers by name: `resolved.lam_key` and `resolved.lam_value` (or `resolved.lam`, on a model with one

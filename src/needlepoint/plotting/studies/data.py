@@ -15,7 +15,7 @@ from needlepoint.core.results import Result
 from needlepoint.core.specs import Spec, declared
 from needlepoint.core.symbols import SYMBOLS
 from needlepoint.plotting.style import TRAINING
-from needlepoint.studies.derived import derived
+from needlepoint.studies.derived import IN_WORDS, derived
 from needlepoint.studies.points import StudyPoint
 
 CLEAN = ("excess_risk", "clean_risk")
@@ -128,6 +128,8 @@ class Data:
 
     @property
     def label(self) -> str:
+        if self.metric in IN_WORDS:
+            return IN_WORDS[self.metric]
         field = self.metric.removeprefix(OVERLAPS)
         words = f"overlap {field}" if self.metric.startswith(OVERLAPS) else field.replace("_", " ")
         return f"${_LATEX[field]}$ ({words})" if field in _LATEX else words
