@@ -88,8 +88,11 @@ def realise_indexed(prediction: Prediction, measurement: Measurement) -> dict[st
         own = task.replace(target=Eigenvalues(values))
         alpha = round(learner.alpha * d * d) / d**2
         near = _solved(own, model, alpha, penalty, options, limit, ACCURACY.realised)
+        if near.status is Status.MAX_STEPS:  # the limit is a bad start for a target far from its law
+            near = _solved(own, model, alpha, penalty, options, level=ACCURACY.realised)
         mine = numbers(near.value, _spectrum(own, model, near))
-        found[values] = {name: fine[name] + mine[name] - coarse[name] for name in fine}
+        solved = near.status is not Status.MAX_STEPS  # else nothing is known, which z-scores show as NaN
+        found[values] = {name: fine[name] + mine[name] - coarse[name] if solved else math.nan for name in fine}
     return {name: np.array([found[values][name] for values in targets]) for name in fine}
 
 
