@@ -154,7 +154,8 @@ def _best_points(size: Size) -> list[Point]:
     points = []
     for tokens in (1,) if size == "quick" else (1, 2):
         # a label of two tokens carries twice as many numbers as one of a single token; hence alpha / tokens below
-        alphas, measured = spread(0.05, 1.5, 21, 0.1, 0.3, 1.0), (0.1, 0.3, 1.0)
+        measured = (0.1, 0.6) if size == "quick" else (0.1, 0.3, 1.0)
+        alphas = spread(0.05, 1.5, 17, *measured)
         for rank in _RANKS:
             task = AttentionIndexed(tokens, Wishart(rank), noise_var=NOISE)
             for each in alphas:

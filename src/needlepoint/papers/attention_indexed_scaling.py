@@ -61,7 +61,7 @@ def _matched(tokens: int, beta: float = 1.0) -> float:
 def _temperature_points(size: Size) -> list[Point]:
     quick = size == "quick"
     alphas = spread(0.03, 2.0, 21, 0.1) if quick else spread(0.02, 3.0, 31, 0.1, 0.3, 1.0)
-    trained = (0.1, 0.3) if quick else (0.1, 0.3, 1.0)
+    trained = (0.1,) if quick else (0.1, 0.3, 1.0)
     points = []
     for beta in _BETAS:
         task, model = TWO.replace(beta_star=beta), TiedAttention(beta=beta)
@@ -129,8 +129,8 @@ def _power(gamma: float, d: int, noise: float) -> AttentionIndexed:
 
 def _power_points(size: Size) -> list[Point]:
     quick = size == "quick"
-    d = 10_000 if quick else 1_000_000
-    ratios = spread(3.0, 500.0, 8) if quick else spread(3.0, 3.0 * 10 ** (13 / 3), 14)
+    d = 4_000 if quick else 1_000_000
+    ratios = spread(3.0, 300.0, 7) if quick else spread(3.0, 3.0 * 10 ** (13 / 3), 14)
     # training without label noise takes long, because its penalty is weak; the quick size leaves it out
     small, trained = ({NOISE: 60}, (8.0, 20.0)) if quick else ({NOISE: 100, 0.0: 60}, (8.0, 32.0))
     points = []

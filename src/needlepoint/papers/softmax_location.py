@@ -36,7 +36,7 @@ def _optimum(task: SingleLocation, name: str, panel: str, x: float, size: Size, 
     return points
 
 
-MEASURED = f"Monte Carlo with vectors in $R^{{{DIMENSION}}}$ at the optimum, 16 repeats, ± standard error"
+MEASURED = f"Monte Carlo at the optimum, d = {DIMENSION}, ± standard error"
 """What the circles of these figures are: nothing is trained in them."""
 
 
