@@ -12,7 +12,7 @@ from needlepoint.core.results import Progress, silent
 from needlepoint.learners import Ridge
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.fixed_points import FixedPoints
-from needlepoint.numerics.trust_region import Descent, Place, descend, least_in_box, possible_gain
+from needlepoint.numerics.trust_region import Descent, Place, descend, learned, least_in_box, possible_gain
 from needlepoint.tasks.single_location import SingleLocation
 from needlepoint.theory.location.ridge.accuracy import ACCURACY
 from needlepoint.theory.location.ridge.branches import APART, starts_of
@@ -177,7 +177,8 @@ def best_penalties(
     """
     search, tol = Search(task, model, learner, seed, follows, progress), tol or TOLERANCE
     grid = _grid(search, trail)
-    ends = [_descent(search, start, tol, trail) for start in _starts(search, grid, trail)]
+    curvature = _bend(search, grid) if trail is None else trail.curvature
+    ends = [_descent(search, start, tol, curvature) for start in _starts(search, grid, trail)]
     if not ends:
         lowest = float(np.sqrt(LOWEST * HIGHEST))
         note = "no penalty was found at which the equations have a solution; the middle of their range is taken."
@@ -233,10 +234,23 @@ def _starts(search: Search, grid: dict[float, Sensitivity], trail: Trail | None)
     return starts
 
 
-def _descent(search: Search, start: Place, tol: float, trail: Trail | None) -> Descent:
-    known = trail.curvature if trail is not None else None
+def _bend(search: Search, grid: dict[float, Sensitivity]) -> np.ndarray | None:
+    """Return a first curvature (k, k), from how the slope along the diagonal changes between points of the grid; None
+    where it does not grow."""
+    size, logs = search.axes.shape[1], sorted(grid)
+    slopes = [float(np.sum(search.axes.T @ grid[at].gradient)) for at in logs]
+    changes = [(b - a) / (size * (y - x)) for (a, b), (x, y) in zip(_pairs(slopes), _pairs(logs), strict=True)]
+    rising = [change for change in changes if change > 0]
+    return min(rising) * np.eye(size) if rising else None
+
+
+def _pairs(values: list[float]) -> list[tuple[float, float]]:
+    return list(itertools.pairwise(values))
+
+
+def _descent(search: Search, start: Place, tol: float, curvature: np.ndarray | None) -> Descent:
     enough, most = ACCURACY.penalty_enough * tol, ACCURACY.penalty_solves
-    return descend(search, start, *search.bounds, enough=enough, most=most, curvature=known)
+    return descend(search, start, *search.bounds, enough=enough, most=most, curvature=curvature)
 
 
 def _checked(search: Search, end: Descent, tol: float, grid: dict[float, Sensitivity]) -> Best:
@@ -245,6 +259,7 @@ def _checked(search: Search, end: Descent, tol: float, grid: dict[float, Sensiti
     place, level, wanted = end.place, max(COARSE, search.level - 3), ACCURACY.penalty_share * tol
     most, (low, high) = level + ACCURACY.penalty_finer, search.bounds
     gain, off, curvature = math.inf, np.full(place.x.size, math.inf), end.curvature
+    before: tuple[int, np.ndarray, np.ndarray] | None = None
     for _ in range(ACCURACY.penalty_checks):
         if end.converged:  # the derivatives of the map led here, and the curvature was learned from them
             gradients, curvatures = search.slopes(place, level), None
@@ -253,7 +268,11 @@ def _checked(search: Search, end: Descent, tol: float, grid: dict[float, Sensiti
         if len(gradients) < ACCURACY.penalty_rows:
             break
         gradient, error = _middle(gradients)
-        curvature = curvature if curvatures is None else _middle(curvatures)[0]
+        if curvatures is not None:
+            curvature = _middle(curvatures)[0]
+        elif before is not None and before[0] == level:  # with the same points a change of the gradient is curvature
+            curvature = learned(curvature, place.x - before[1], gradient - before[2])
+        before = level, place.x, gradient
         box = np.maximum(low - place.x, -1.0), np.minimum(high - place.x, 1.0)
         gain = possible_gain(gradient, error, curvature, *box)
         noise = possible_gain(np.zeros_like(gradient), error, curvature, *box)
