@@ -109,7 +109,10 @@ def test_the_page_lists_the_figure_and_every_row(done, tmp_path):
         assert cells[6] == with_error(row.measured, row.measured_error)
         assert math.isclose(float(cells[7]), row.z, abs_tol=0.005)
         assert cells[8:] == ["", "agrees"]
-    assert {"title": done.agreement[0].question} in page.of("td")
+    asked = json.loads(re.search(r"const questions = (\[.*?\]);", text)[1])
+    numbers = [attrs["data-q"] for attrs in page.of("td") if "data-q" in attrs]
+    assert [asked[int(i)] for i in numbers] == [row.question for row in done.agreement]
+    assert len(asked) == len(set(asked))
 
 
 def test_columns_can_be_sorted_and_dark_screens_are_thought_of(done, tmp_path):

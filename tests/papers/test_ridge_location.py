@@ -86,7 +86,7 @@ def small(point):
 
 @pytest.mark.parametrize("trained", [(2.0,), pytest.param((2.0, 4.0), marks=pytest.mark.slow)], ids=str)
 def test_draw_risks_against_alpha(trained):
-    case = "spiked, snr 2, 2 tokens"
+    case = "spiked, snr 2, 3 tokens"
     points = [p for p in figure("ridge-samples").points("quick") if p.label.startswith(case) and p.x in (2.0, 4.0)]
     points = [p for p in points if p.verb == "predict" or (p.x in trained and p.options["d"] == 100)]
     records = compute([small(p) for p in points])

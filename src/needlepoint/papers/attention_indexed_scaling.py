@@ -144,11 +144,8 @@ def _power_points(size: Size) -> list[Point]:
                 continue
             own, lam = small[noise], "optimal" if noise else _WEAK
             for ratio in spread(3.0, max(trained), 7, *trained):
-                for d_own in (
-                    [own, own // 2] if ratio in trained else [own]
-                ):  # the half tells a finite size by its trend
-                    where, task = [d_own] if ratio in trained else [], _power(gamma, d_own, noise)
-                    points += asked(task, TIED, ratio / d_own, lam, label, ratio, size, where)
+                where = [own] if ratio in trained else []
+                points += asked(_power(gamma, own, noise), TIED, ratio / own, lam, label, ratio, size, where)
         for ratio in ratios:
             question = _power(gamma, d, NOISE), TIED, learner(ratio / d, "optimal", _power(gamma, d, NOISE))
             points.append(Point("recovered_directions", *question, label=f"{_SEEN}, {_gamma(gamma)}", x=ratio))
@@ -187,9 +184,8 @@ def _power_curve(records: Sequence[Record], panel: str, gamma: float, colour: in
 
     label = f"{panel}, {_gamma(gamma)}"
     large, mine = labelled(records, f"{label}, {_LARGE}"), labelled(records, label)
-    own = max((_dimension(r) for r in mine if isinstance(r.result, Prediction)), default=0)
-    small = [r for r in mine if isinstance(r.result, Prediction) and _dimension(r) == own]
-    dots = [r for r in mine if isinstance(r.result, Measurement) and _dimension(r) == own]
+    small = [r for r in mine if isinstance(r.result, Prediction)]
+    dots = [r for r in mine if isinstance(r.result, Measurement)]
     (power,) = (r.result.estimation_error for r in mine if r.point.verb == "learning_exponents")
     x, y = _ratios(large), [_value(r)[0] for r in large]
     measured = [(at, *_value(r)) for at, r in zip(_ratios(dots), dots, strict=True)]

@@ -85,14 +85,14 @@ _COSTS = {
     "indexed-spectra": 20.0,
     "indexed-temperature": 30.0,
     "indexed-thresholds": 1.0,
-    "ridge-optimal": 40.0,
+    "ridge-optimal": 25.0,
     "ridge-penalty": 37.0,
-    "ridge-samples": 55.0,
+    "ridge-samples": 75.0,
     "ridge-stability": 25.0,
     "softmax-decay": 12.0,
     "softmax-landscape": 8.0,
     "softmax-length": 25.0,
-    "softmax-random-lengths": 40.0,
+    "softmax-random-lengths": 55.0,
     "softmax-snr": 40.0,
 }
 

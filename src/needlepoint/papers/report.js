@@ -1,10 +1,12 @@
+// holding the pointer over a point shows its question
+document.querySelectorAll("td[data-q]").forEach(function (cell) { cell.title = questions[cell.dataset.q]; });
 // a click on a column's head sorts its table by it, a second click the other way round
 document.querySelectorAll("th").forEach(function (head) {
   head.tabIndex = 0;
   function sort() {
     var body = head.closest("table").tBodies[0], column = head.cellIndex;
     var down = head.getAttribute("aria-sort") === "ascending";
-    function key(row) { var cell = row.cells[column]; return cell.dataset.v === undefined ? cell.textContent : cell.dataset.v; }
+    function key(row) { return row.cells[column].textContent; }
     var rows = Array.from(body.rows).sort(function (a, b) {
       var x = key(a), y = key(b), p = parseFloat(x), q = parseFloat(y);
       var order = isNaN(p) || isNaN(q) ? x.localeCompare(y) : p - q;

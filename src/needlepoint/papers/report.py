@@ -6,6 +6,7 @@ import base64
 import functools
 import html
 import io
+import json
 import math
 import statistics
 from collections import Counter
@@ -18,7 +19,7 @@ from needlepoint.papers.citations import PAPERS
 from needlepoint.papers.runner import Agreement, Reproduced, judged, replacing
 from needlepoint.papers.trends import AGREES, FAR, FLAGGED, OPEN, SIZE, WORDS, WRONG, Verdict
 
-COLOURS = 128
+COLOURS = 64
 """Colours of a picture in the page; the files beside it have all of them. A page of all figures stays below 2 MB."""
 
 _CLASS = {AGREES: "agrees", SIZE: "size", OPEN: "undecided", FLAGGED: "flagged", WRONG: "disagrees"}
@@ -34,14 +35,17 @@ def write_report(path: Path, done: Sequence[Reproduced], version: str, strangers
         files("needlepoint.papers").joinpath(f"report.{kind}").read_text("utf-8") for kind in ("css", "js")
     )
     names = _anchors(done)
-    sections = "\n".join(_section(*each) for each in zip(done, verdicts, names, strict=True))
+    questions: dict[str, int] = {}  # each is written once: many rows share one
+    sections = "\n".join(_section(*each, questions) for each in zip(done, verdicts, names, strict=True))
+    known = json.dumps(list(questions)).replace("<", "\\u003c")
     lead = "".join(f'<p class="lead">{html.escape(sentence)}</p>' for sentence in summary(done, rows))
     more = f"<p>{strangers} points in the store belong to no figure of this version and are not shown.</p>"
     text = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>needlepoint report</title>'
         f'<meta name="viewport" content="width=device-width"><style>{style}</style></head><body>'
         f"<h1>needlepoint: theory against training</h1>{lead}{_counts(rows)}{more if strangers else ''}"
-        f"{_contents(done, verdicts, names)}{sections}{_footer(version)}<script>{script}</script></body></html>\n"
+        f"{_contents(done, verdicts, names)}{sections}{_footer(version)}"
+        f"<script>const questions = {known};\n{script}</script></body></html>\n"
     )
     with replacing(path) as new:
         new.write_text(text, encoding="utf-8")
@@ -142,7 +146,8 @@ def _tally(verdicts: Sequence[Verdict]) -> str:
     return ", ".join(shown)
 
 
-def _section(done: Reproduced, verdicts: Sequence[Verdict], name: str) -> str:
+def _section(done: Reproduced, verdicts: Sequence[Verdict], name: str, questions: dict[str, int]) -> str:
+    """Return the section of a figure; questions of its rows are added to `questions` with a number each."""
     figure, title = done.figure, html.escape(done.figure.title)
     about = f'<span class="about">{html.escape(_title(figure.paper))}, arXiv {html.escape(figure.paper)}.</span>'
     pictures = [picture(f) for f in done.files if f.suffix == ".png"]
@@ -156,7 +161,7 @@ def _section(done: Reproduced, verdicts: Sequence[Verdict], name: str) -> str:
     return (
         f'<section><h2 id="{html.escape(name)}">{title}</h2>'
         f'<p class="caption">{html.escape(figure.caption)} {about}</p>{troubles}'
-        f"{shown}{_table(done.agreement, verdicts)}"
+        f"{shown}{_table(done.agreement, verdicts, questions)}"
         f'<p class="files">{written + "; " if written else ""}{done.seconds:.1f} s of computing.</p></section>'
     )
 
@@ -176,11 +181,11 @@ def _picture(path: Path, *_: int) -> str:
         return base64.b64encode(small.getvalue()).decode()
 
 
-def _table(rows: Sequence[Agreement], verdicts: Sequence[Verdict]) -> str:
+def _table(rows: Sequence[Agreement], verdicts: Sequence[Verdict], questions: dict[str, int]) -> str:
     if not rows:
         return ""
     head = "".join(f"<th>{c}</th>" for c in _HEADS)
-    body = "".join(_row(row, verdict) for row, verdict in zip(rows, verdicts, strict=True))
+    body = "".join(_row(row, verdict, questions) for row, verdict in zip(rows, verdicts, strict=True))
     unrest = any(verdict.word == WRONG for verdict in verdicts)
     return (
         f"<details{' open' if unrest else ''}><summary>{_number(len(rows), 'comparison')}: {_tally(verdicts)}</summary>"
@@ -188,7 +193,7 @@ def _table(rows: Sequence[Agreement], verdicts: Sequence[Verdict]) -> str:
     )
 
 
-def _row(row: Agreement, verdict: Verdict) -> str:
+def _row(row: Agreement, verdict: Verdict, questions: dict[str, int]) -> str:
     at = "" if row.x is None else f"{row.x:.4g}"
     far = verdict.z_extrapolated
     values = (
@@ -201,7 +206,7 @@ def _row(row: Agreement, verdict: Verdict) -> str:
         f"{row.z:+.2f}" if math.isfinite(row.z) else str(row.z),
         "" if far is None else f"{far:+.1f}",
     )
-    point = f'<td title="{html.escape(row.question)}">{html.escape(plain(row.point))}</td>'
+    point = f'<td data-q="{questions.setdefault(row.question, len(questions))}">{html.escape(plain(row.point))}</td>'
     said = f"{verdict.word}{': ' + verdict.reason if verdict.reason else ''}"
     last = f'<td class="{_CLASS[verdict.word]}">{html.escape(said)}</td>'
     return f"<tr>{point}{''.join(f'<td>{v}</td>' for v in values)}{last}</tr>"

@@ -69,17 +69,16 @@ def _compared(prediction: Prediction, measurement: Measurement) -> tuple[Row, ..
     numbers = [tuple((name, e.value, e.error) for name, e in r.metrics.items()) for r in (prediction, measurement)]
     key = (question, *numbers, measurement.seed)
     if key not in _MEMORY:
-        _MEMORY[key] = compare(prediction, measurement).rows
+        _MEMORY[key] = compare(prediction, measurement, progress=False).rows
     return _MEMORY[key]
 
 
 def judged(rows: Sequence[Agreement]) -> list[Verdict]:
     """Return the verdict of each row of a figure; rows of one question at several d are judged together.
 
-    A power law is a target with a d of its own, so that its question changes with d: there its place counts.
+    A power law is a target with a d of its own, so that training has one size there and the trend stays open.
     """
-    own = [not row.question or "PowerLaw(" in row.question for row in rows]
-    return verdicts(rows, [(row.point, row.x) if here else row.question for row, here in zip(rows, own, strict=True)])
+    return verdicts(rows, [row.question or (row.point, row.x) for row in rows])
 
 
 def reproduce(

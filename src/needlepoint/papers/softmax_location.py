@@ -173,7 +173,7 @@ _SEPARATE = " for each length"
 
 
 def _mixed_points(size: Size) -> list[Point]:
-    steps, every = (15, 7) if size == "quick" else (21, 5)
+    steps, every = (11, 7) if size == "quick" else (21, 5)
     points = []
     for panel, task in _SNR_TASKS.items():
         for i in range(steps):

@@ -58,7 +58,7 @@ def verdicts(rows: Sequence[Row], keys: Sequence[object]) -> list[Verdict]:
 def _of_one(rows: Sequence[Row]) -> list[Verdict]:
     """Return the verdicts of one comparison, whose rows differ in d."""
     if any(row.flagged for row in rows):
-        return [Verdict(FLAGGED, "the prediction says that it is not to be trusted")] * len(rows)
+        return [Verdict(FLAGGED, "")] * len(rows)
     if rows[0].exact:
         return [_exact(row) for row in rows]
     largest = max(rows, key=lambda row: row.d)
