@@ -8,6 +8,7 @@ import typer
 
 from needlepoint.cli.options import (
     NOT_CONVERGED,
+    Activations,
     AsJson,
     Changes,
     Learner,
@@ -48,6 +49,7 @@ def contest(
     samples: Samples = 20_000,
     spec: SpecFile = None,
     changes: Changes = None,
+    activations: Activations = None,
     seed: Seed = 0,
     tol: Tol = None,
     plot: Picture = None,
@@ -55,7 +57,7 @@ def contest(
 ) -> None:
     """Which model is better: each at its own best penalties, with a verdict."""
     check_target(plot)
-    asked, _, how = read_specs(task, None, learner, spec, changes)
+    asked, _, how = read_specs(task, None, learner, spec, changes, activations=activations)
     contestants = [_model(text) for text in models or []]
     import needlepoint as ndl
 

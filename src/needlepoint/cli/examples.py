@@ -37,6 +37,22 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'needlepoint sweep study.toml --executor processes --workers 2 --memory "2 GB"',
         "needlepoint sweep study.toml --executor dask --address tcp://scheduler:8786",
     ),
+    "contest": (
+        'needlepoint contest --task "SpikedSLR(tokens=2, snr=2)" --models "KeyValueAttention(Softmax())" \\\n'
+        '    --models "KeyValueAttention(Linear())" --models None --learner "Population()" --plot contest.png',
+        'needlepoint contest --task "SpikedSLR(tokens=2, snr=2, noise=0.1)" --models "KeyValueAttention(Linear())" \\\n'
+        '    --models "KeyValueAttention(Softmax())" --learner "Ridge(alpha=6, lam=\'optimal\')" --alpha 4 \\\n'
+        "    --alpha 6 --common --d 20 --repeats 4 --samples 1000",
+        "needlepoint contest --activations mine.py --spec run.toml --set task.snr=4 --seed 1 --tol 1e-3 --json \\\n"
+        '    --models "KeyValueAttention(mine())" --models "KeyValueAttention(Softmax())"',
+    ),
+    "figures": ("needlepoint figures", "needlepoint figures --json"),
+    "reproduce": (
+        "needlepoint reproduce erf-flow softmax-landscape --quick --out out --json",
+        "needlepoint reproduce --full --out full",
+        'needlepoint reproduce --executor processes --workers 2 --memory "2 GB"',
+        "needlepoint reproduce --executor dask --address tcp://scheduler:8786",
+    ),
     "thresholds": (
         'needlepoint thresholds --task "AttentionIndexed(2, Wishart(0.5))" --model "DirectAttention()"',
         "needlepoint thresholds --spec indexed.toml --set task.noise_var=0.1 --json",

@@ -187,7 +187,7 @@ class Spec:
         fields = {
             f.name: f.metadata["kind"].to_json(getattr(self, f.name))
             for f in declared(type(self))
-            if not (f.metadata["later"] and getattr(self, f.name) == f.default)
+            if not (f.metadata.get("later") and getattr(self, f.name) == f.default)
         }
         return {"type": type(self).__name__, **fields}
 
