@@ -15,6 +15,7 @@ from needlepoint.core.text.drawing import draw_with as _draw_with
 
 if TYPE_CHECKING:
     __version__: str
+    from needlepoint.checkpoints.reading.checkpoint import read_checkpoint as read_checkpoint
     from needlepoint.core.answers.comparison import Comparison as Comparison
     from needlepoint.core.answers.spectra import Spectrum as Spectrum
     from needlepoint.core.answers.spectra import TrainedSpectrum as TrainedSpectrum
@@ -96,6 +97,7 @@ if TYPE_CHECKING:
     from needlepoint.theory.predicting import predict as predict
 
 _HOMES = {
+    "checkpoints.reading.checkpoint": ("read_checkpoint",),
     "core.answers.comparison": ("Comparison",),
     "core.answers.spectra": ("Spectrum", "TrainedSpectrum"),
     "core.errors": ("InvalidParameter", "NeedlepointError", "NoTheory", "NotConverged", "UnknownName"),
