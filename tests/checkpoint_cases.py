@@ -87,3 +87,22 @@ def fixture_folder(name):
     if not place.exists():
         pytest.skip(f"{name} is not there: make fixtures")
     return place
+
+
+def real_value(beginning):
+    """Value and tolerance of the entry of real-weights.json whose name begins so; relative tolerances as absolute."""
+    document = json.loads((ROOT / "tests" / "reference" / "real-weights.json").read_text())
+    (found,) = [v for v in document["values"] if v["name"].startswith(beginning)]
+    return found["value"], found["tol"]
+
+
+def real_note(beginning):
+    """The note of an entry of real-weights.json."""
+    document = json.loads((ROOT / "tests" / "reference" / "real-weights.json").read_text())
+    return next(v["note"] for v in document["values"] if v["name"].startswith(beginning))
+
+
+def real_sentences(kind):
+    """The fixed sentences of real-weights.json: `calibration` or `test`."""
+    document = json.loads((ROOT / "tests" / "reference" / "real-weights.json").read_text())
+    return document["sentences"][kind]
