@@ -16,6 +16,7 @@ def raw_tensors(path):
     data = Path(path).read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + length])
+    header.pop("__metadata__", None)
     found = {}
     for name, about in header.items():
         start, stop = about["data_offsets"]

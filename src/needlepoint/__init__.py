@@ -15,6 +15,7 @@ from needlepoint.core.text.drawing import draw_with as _draw_with
 
 if TYPE_CHECKING:
     __version__: str
+    from needlepoint.checkpoints.cutting.truncation import truncation as truncation
     from needlepoint.checkpoints.heads.report import heads as heads
     from needlepoint.checkpoints.reading.checkpoint import read_checkpoint as read_checkpoint
     from needlepoint.core.answers.comparison import Comparison as Comparison
@@ -98,6 +99,7 @@ if TYPE_CHECKING:
     from needlepoint.theory.predicting import predict as predict
 
 _HOMES = {
+    "checkpoints.cutting.truncation": ("truncation",),
     "checkpoints.heads.report": ("heads",),
     "checkpoints.reading.checkpoint": ("read_checkpoint",),
     "core.answers.comparison": ("Comparison",),

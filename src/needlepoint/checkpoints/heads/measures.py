@@ -38,7 +38,7 @@ def ranks(values: np.ndarray) -> Ranks:
 def triangles(query: np.ndarray, key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the triangular factors R_Q and R_K (p, p) of the transposed weights: M has the singular values of
     R_Q R_K^T, and with positions in between those of R_Q R_t R_K^T."""
-    return np.linalg.qr(query.T, mode="r"), np.linalg.qr(key.T, mode="r")
+    return np.linalg.qr(query.T).R, np.linalg.qr(key.T).R
 
 
 def symmetric_share(query: np.ndarray, key: np.ndarray) -> float:
