@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     __version__: str
     from needlepoint.checkpoints.cutting.truncation import truncation as truncation
     from needlepoint.checkpoints.heads.report import heads as heads
+    from needlepoint.checkpoints.probing.probe import probe as probe
     from needlepoint.checkpoints.reading.checkpoint import read_checkpoint as read_checkpoint
     from needlepoint.core.answers.comparison import Comparison as Comparison
     from needlepoint.core.answers.spectra import Spectrum as Spectrum
@@ -101,6 +102,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "checkpoints.cutting.truncation": ("truncation",),
     "checkpoints.heads.report": ("heads",),
+    "checkpoints.probing.probe": ("probe",),
     "checkpoints.reading.checkpoint": ("read_checkpoint",),
     "core.answers.comparison": ("Comparison",),
     "core.answers.spectra": ("Spectrum", "TrainedSpectrum"),

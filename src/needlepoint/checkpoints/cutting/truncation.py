@@ -140,7 +140,7 @@ def truncation(
     ...     ranks = cut.ranks(budget=4)
     ...     effect = cut.effect(ranks)
     >>> cut
-    Truncation(tiny-bert: 8 heads, 900 calibration tokens, 300 held out)
+    Truncation(tiny-bert: 8 heads, 840 calibration tokens, 280 held out)
     >>> sum(ranks.values()), effect.kind, 0.5 < effect.after <= 1
     (32, 'cosine', True)
     """
