@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from needlepoint.cli.catalogue import learners, models, tasks
+from needlepoint.cli.checkpoints import heads, probe, truncate
 from needlepoint.cli.figures import cite, figures, reproduce
 from needlepoint.cli.indexed import spectrum, thresholds
 from needlepoint.cli.interrupts import INTERRUPTED
@@ -98,6 +99,9 @@ for command in (
     spectrum,
     figures,
     reproduce,
+    heads,
+    truncate,
+    probe,
     tasks,
     models,
     learners,
