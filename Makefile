@@ -17,7 +17,7 @@ WORK := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 FAST := --xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1
 FLAGS = $$(XLA_FLAGS="$(FAST)" $(BIN)/python -c 'import jax; jax.devices()' 2>/dev/null && echo $(FAST))
 
-.PHONY: setup demo test test-slow fixtures bench lint docs clean
+.PHONY: setup demo test test-slow fixtures bench lint docs gallery pictures clean
 
 setup: $(READY)
 
@@ -52,6 +52,15 @@ lint: setup
 
 docs: setup
 	$(BIN)/sphinx-build -W -q -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html; it needs no network"
+
+# What examples print and draw is recorded, because running them takes minutes: those that have changed run again.
+gallery: setup
+	$(ONE_THREAD) $(BIN)/python docs/_ext/gallery.py $(EXAMPLES)
+
+# The pictures of the figure pages, from what make demo has drawn.
+pictures: setup
+	$(BIN)/python docs/_ext/pictures.py out
 
 clean:
-	rm -rf $(VENV) .cache out docs/_build
+	rm -rf $(VENV) .cache out docs/_build docs/_generated docs/reference docs/figures docs/gallery

@@ -1,10 +1,12 @@
 """Shared by all tests: the command line as a function, and a registry without the activations of other files."""
 
 import json
+import os
 
 import pytest
 
 from needlepoint.core import specs
+from needlepoint.core.progress import SILENCE
 from needlepoint.models.user_activations import UserActivation
 from needlepoint.simulation import simulating
 from needlepoint.theory import curves, predicting
@@ -12,6 +14,8 @@ from needlepoint.theory import curves, predicting
 # Every rule is in the table before a test borrows it: what a module registers meanwhile would be lost.
 for module in (predicting, curves, simulating):
     module.load_rules()
+
+os.environ[SILENCE] = "off"  # here and in all that tests start: on a busy machine anything may take two seconds
 
 
 def _forget():

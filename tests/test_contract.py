@@ -2,17 +2,19 @@
 
 import itertools
 import math
+import subprocess
+import sys
 
 import pytest
 
 import needlepoint as ndl
 from needlepoint.core import dispatch, specs
-from needlepoint.simulation.simulating import load_rules as load_simulation
+from needlepoint.simulation import simulating
+from needlepoint.theory import curves, predicting
 from needlepoint.theory.location.population.risk import routes
-from needlepoint.theory.predicting import load_rules as load_theory
 
-load_theory()
-load_simulation()
+for verb in (predicting, curves, simulating):
+    verb.load_rules()
 
 ERF = ndl.KeyValueAttention(ndl.Erf(scale=0.4), unit_norm=True)
 FREE = ndl.KeyValueAttention(ndl.Erf(scale=0.4, offset=1.0))
@@ -74,6 +76,38 @@ def noise_of(result):
 
 def combinations():
     return list(itertools.product(NAMES["task"], [*NAMES["model"], "NoneType"], NAMES["learner"]))
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize(
+    ("package", "modules"),
+    [("theory", predicting.RULES | curves.RULES), ("simulation", simulating.RULES)],
+)
+def test_every_module_declares_the_tasks_and_learners_that_it_has_rules_for(package, modules):
+    """A rule whose module does not name its task and learner is found only after all others were loaded."""
+    found = {}
+    for (_, task, _, learner), function in dispatch.rules().items():
+        if function.__module__.startswith(f"needlepoint.{package}."):
+            names = found.setdefault(function.__module__.removeprefix(f"needlepoint.{package}."), set())
+            names |= {task.__name__, learner.__name__}
+    assert {module: set(names) for module, names in modules.items()} == found
+
+
+@pytest.mark.contract
+def test_a_question_loads_the_rules_that_it_needs_and_no_others():
+    code = (
+        "import sys, needlepoint as ndl\n"
+        "question = ndl.SpikedSLR(2, 1), ndl.KeyValueAttention(ndl.Linear())\n"
+        "ndl.predict(*question, ndl.Ridge(2, 0.5))\n"
+        "rooms = [m for m in sys.modules if m.startswith('needlepoint.theory.')]\n"
+        "assert not [m for m in rooms if 'indexed' in m or 'dynamics' in m or 'bayes' in m], rooms\n"
+        "assert not {'scipy.stats', 'scipy.interpolate', 'scipy.optimize'} & set(sys.modules)\n"
+        "try:\n"
+        "    ndl.predict(ndl.MaxSLR(2, 1), ndl.LinearRegression(), ndl.BayesOptimal())\n"
+        "except ndl.NoTheory as error:\n"
+        "    assert 'predict(AttentionIndexed' in str(error), error\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.contract

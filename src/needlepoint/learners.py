@@ -9,7 +9,7 @@ import numpy as np
 
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.overlaps import Overlaps
-from needlepoint.core.specs import Spec, choice, count, nested, penalty, real, spec
+from needlepoint.core.specs import Spec, choice, count, flag, nested, penalty, real, spec
 
 MOST_RECORDS = 10_000_000
 _SCHEDULE = "scale_t = scale / (1 + schedule * t) with t from 0"
@@ -54,7 +54,8 @@ class Ridge(Spec):
     d/2 (lam_key |k|^2 + lam_value |v|^2) with teachers of norm 1, which is lam_key/2 |k|^2 + lam_value/2 |v|^2
     on the scale of teachers of norm sqrt(d) (eq:ridge).
 
-    `lam` is one penalty, the pair (lam_key, lam_value), or "optimal" (of the predicted risk). `start` says from
+    `lam` is one penalty, the pair (lam_key, lam_value), or "optimal" (of the predicted risk): the best pair, or with
+    `common=True` the best single penalty on both. `start` says from
     where the minimum is sought: "random", "informed" (the teachers), or "both", of which the lower one counts.
     `algorithm` is how it is trained: "lbfgs", or "amp" (damped message passing).
 
@@ -71,6 +72,14 @@ class Ridge(Spec):
     lam: Any = penalty(why="it is the penalty on the weights")
     start: str = choice("both", "random", "informed", default="both")
     algorithm: str = choice("lbfgs", "adam", "fista", "amp", default="lbfgs")
+    common: bool = flag(default=False, later=True, why="it says whether key and value get one best penalty")
+
+    def check(self) -> None:
+        if self.common and not isinstance(self.lam, str):
+            raise InvalidParameter(
+                f"Ridge(lam={self.lam!r}, common=True): common goes with lam='optimal' (it asks for one best penalty on "
+                "key and value instead of two); leave it out where lam is given."
+            )
 
     @property
     def penalties(self) -> tuple[float, float]:

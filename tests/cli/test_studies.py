@@ -1,12 +1,12 @@
 """`needlepoint sweep` and `needlepoint study`: files in, one store, text or one JSON document out."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 
 import needlepoint as ndl
+from needlepoint.core import progress
 from needlepoint.studies import axes
 from needlepoint.studies.execution import executors
 from needlepoint.studies.files import read_study
@@ -188,21 +188,34 @@ def test_failed_points_are_code_3_with_their_reasons(document, call, written):
     assert f"  failed        {{'task.snr': inf}}: {sentence}\n" in out
 
 
-def test_progress_is_quiet_without_a_terminal_but_for_the_end(call, written):
-    code, _, err = call("sweep", written(HEAD + OVER))
+def test_a_short_sweep_says_nothing_on_the_way(call, written, monkeypatch):
+    monkeypatch.delenv(progress.SILENCE)
+    monkeypatch.setattr(progress, "TIMING", progress.Timing(patience=1e6))
+    code, out, err = call("sweep", written(HEAD + OVER))
     assert code == 0
-    (line,) = err.splitlines()
-    assert re.fullmatch(r"3/3 points, 0 failed, 0 flagged, \S+/s, 0 min 00 s left, last CONVERGED", line)
-    assert "\r" not in err
-    assert "\x1b" not in err
+    assert err == ""
+    assert "Study:" in out
 
 
-def test_long_runs_say_a_line_now_and_then(call, written, monkeypatch):
-    monkeypatch.setattr("needlepoint.cli.studies._LINES", 0.0)
+def test_a_long_sweep_says_a_line_now_and_then(call, written, monkeypatch):
+    monkeypatch.delenv(progress.SILENCE)
+    monkeypatch.setattr(progress, "TIMING", progress.Timing(patience=0.0, line=0.0))
+    update = progress.Watch.update
+
+    def updated(watch, *args):
+        update(watch, *args)
+        watch.tick()
+
+    monkeypatch.setattr(progress.Watch, "run", lambda watch: None)  # ticks come with the points, not with the clock
+    monkeypatch.setattr(progress.Watch, "update", updated)
     code, out, err = call("sweep", written(HEAD + OVER), "--json")
     assert code == 0
-    json.loads(out)
-    assert [line.split(" ")[0] for line in err.splitlines()] == ["1/3", "2/3", "3/3"]
+    json.loads(out)  # standard output has the document and nothing else
+    lines = err.splitlines()
+    assert {line.split()[1] for line in lines} == {"0/3", "1/3", "2/3", "3/3"}
+    assert lines[-1].startswith("needlepoint: 3/3 points, 0 failed, 0 flagged, last CONVERGED: done after ")
+    assert "\r" not in err
+    assert "\x1b" not in err
 
 
 RANGE = '[over]\n"task.snr" = { from = %s }\n'

@@ -87,10 +87,10 @@ def test_figures_share_what_they_train():
     def trained(name):
         return {(p.question, tuple(p.options.items())) for p in figure(name).points("quick") if p.verb == "simulate"}
 
-    errors = trained("indexed-errors")
-    assert len(trained("indexed-spectra") & errors) == 3
-    for name in ("indexed-temperature", "indexed-readout"):
-        assert len(trained(name) & errors) == 2
+    errors = trained("indexed-errors")  # at two sizes each
+    assert len(trained("indexed-spectra") & errors) == 6
+    assert len(trained("indexed-temperature") & errors) == 6
+    assert len(trained("indexed-readout") & errors) == 4
 
 
 def test_errors_cross_the_threshold_of_the_theory():
@@ -107,7 +107,18 @@ def test_errors_cross_the_threshold_of_the_theory():
     assert len(drawing.figure.axes) == 3
     for axis in drawing.figure.axes:
         assert any(list(line.get_xdata()) == [edge["alpha"]] * 2 for line in axis.lines)
-        assert len(axis.containers) == 3
+        assert len(axis.containers) == 6  # three penalties at two sizes
+
+
+@BOTH
+@pytest.mark.parametrize("name", sorted(IDS - {"indexed-thresholds", "indexed-power-law"}))
+def test_every_training_has_a_second_size(name, size):
+    """So that a gap to the limit can be told apart from a disagreement."""
+    dims = {}
+    for p in figure(name).points(size):
+        if p.verb == "simulate":
+            dims.setdefault(p.question, set()).add(p.options["d"])
+    assert min(map(len, dims.values())) >= 2
 
 
 def test_a_doubtful_prediction_is_drawn_so():
@@ -232,7 +243,7 @@ def power(point):
 
 
 def directions(point):
-    count = round(4 * point.x**0.5)
+    count = round(400 * point.x**0.5)  # many, so that rounding does not bend the slope
     return ndl.Directions(*np.ones((3, count)))
 
 
@@ -252,6 +263,10 @@ def test_powers_are_those_of_the_curves():
     assert predicted["noisy", 1.0] == pytest.approx(-0.5)
     assert predicted["noiseless", 1.5] == pytest.approx(-2.0)
     assert predicted["recovered", 1.5] == pytest.approx(1 / 3)
+    said = [t.get_text() for t in drawing.figure.legends[0].get_texts()]
+    assert "guide with the predicted exponent" in said
+    assert "theory in the small dimension of the training" in said
+    assert any("slope at the end (predicted exponent)" in text for text in said)
     noisy, noiseless, seen = drawing.figure.axes
     for axis, (first, power_of_guide) in ((noisy, (-0.7, -0.5)), (noiseless, (-1.3, -1.0))):
         assert f"{first:.2f} ({power_of_guide:.2f})" in axis.get_legend().get_texts()[0].get_text()

@@ -3,6 +3,7 @@
 import json
 import math
 import pkgutil
+from pathlib import Path
 
 import pytest
 
@@ -92,6 +93,16 @@ def test_quick_is_no_more_work_than_full(name):
         return math.fsum(one(p) for p in figure(name).points(size))
 
     assert work("quick") <= work("full")
+
+
+@EVERY
+def test_every_figure_stands_in_the_documentation_with_its_place_in_the_paper(name):
+    page = (Path(__file__).parents[2] / "docs" / "figures.md").read_text()
+    rows = [line.split("|") for line in page.splitlines() if line.startswith("| `") and f"`{name}`" in line]
+    assert len(rows) == 1
+    _, _, place, shows, _ = rows[0]
+    assert place.strip()
+    assert shows.strip()
 
 
 def test_every_module_of_papers_is_looked_at():

@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import dataclasses
+import io
 import json
 import math
 import re
@@ -11,14 +12,17 @@ import sqlite3
 from collections import Counter
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from needlepoint.cli import run
 from needlepoint.cli.figures import agreement_line
 from needlepoint.papers import figures as registry
 from needlepoint.papers.folder import everything, strangers
-from needlepoint.papers.report import FAR, write_report
+from needlepoint.papers.report import plain, write_report
 from needlepoint.papers.runner import compute, reproduce
+from needlepoint.papers.trends import FAR
 from needlepoint.studies.storage.store import Store
 
 
@@ -42,6 +46,10 @@ class Page(HTMLParser):
         if self.rows and self.rows[-1] and self.lasttag == "td":
             self.rows[-1][-1][1] += data
 
+    def handle_endtag(self, tag):
+        if tag == "tr":
+            self.lasttag = tag  # what follows the last cell of a row is not in it
+
     def of(self, name):
         return [attrs for tag, attrs in self.tags if tag == name]
 
@@ -63,14 +71,23 @@ def write(path, done):
 def test_the_page_is_self_contained(done, tmp_path):
     text, page = write(tmp_path, [done])
     assert not re.search(r"""(src|href)\s*=\s*["']?\s*(https?:)?//""", text)
-    assert not re.search(r"@import|url\(", text)
+    assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest", text)
     assert not page.of("link")
-    assert not page.of("script")
-    sources = [attrs[name] for _, attrs in page.tags for name in ("src", "href") if name in attrs]
-    (picture,) = sources
+    assert page.of("script") == [{}]  # inline
+    (picture,) = (attrs["src"] for attrs in page.of("img"))
     head, _, data = picture.partition(",")
     assert head == "data:image/png;base64"
-    assert base64.b64decode(data, validate=True) == done.files[0].read_bytes()
+    with Image.open(io.BytesIO(base64.b64decode(data, validate=True))) as shown, Image.open(done.files[0]) as whole:
+        assert shown.size == whole.size
+        gap = np.abs(np.asarray(shown.convert("RGB"), float) - np.asarray(whole.convert("RGB"), float))
+    assert gap.mean() < 1  # of 255: fewer colours, the same picture
+
+
+def test_links_of_the_contents_lead_to_sections(done, tmp_path):
+    _, page = write(tmp_path, [done, dataclasses.replace(done, size="full", files=())])
+    links = [attrs["href"] for attrs in page.of("a")]
+    sections = [f"#{attrs['id']}" for attrs in page.of("h2")]
+    assert links == sections == ["#tiny", "#tiny-full"]
 
 
 def test_the_page_lists_the_figure_and_every_row(done, tmp_path):
@@ -86,39 +103,79 @@ def test_the_page_lists_the_figure_and_every_row(done, tmp_path):
     shown = [[value for _, value in row] for row in page.cells()]
     assert len(shown) == len(done.agreement) == 4
     for cells, row in zip(shown, done.agreement, strict=True):
-        assert cells[:2] == [row.metric, str(row.d)]
-        assert math.isclose(float(cells[2]), row.predicted, rel_tol=1e-5)
-        assert math.isclose(float(cells[3]), row.measured, rel_tol=1e-5)
-        assert math.isclose(float(cells[5]), row.z, abs_tol=0.005)
-        assert cells[6] == "exact"
+        assert cells[:4] == [row.point, row.metric, f"{row.x:.4g}", str(row.d)]
+        assert math.isclose(float(cells[4]), row.predicted, rel_tol=1e-4)
+        assert math.isclose(float(cells[5]), row.measured, rel_tol=1e-4)
+        assert math.isclose(float(cells[8]), row.z, abs_tol=0.005)
+        assert cells[10] == "exact"
+        assert cells[11] == "agrees"
+    assert {"title": done.agreement[0].question} in page.of("td")
+
+
+def test_columns_can_be_sorted_and_dark_screens_are_thought_of(done, tmp_path):
+    text, page = write(tmp_path, [done])
+    assert len(page.of("th")) == 12
+    assert len(page.of("thead")) == len(page.of("tbody")) == 1
+    assert "aria-sort" in text
+    assert "prefers-color-scheme: dark" in text
 
 
 @pytest.mark.parametrize(
     ("z", "far"),
     [(0.0, False), (3.99, False), (-3.99, False), (FAR, True), (-FAR, True), (math.inf, True), (math.nan, True)],
 )
-def test_disagreement_is_marked(done, tmp_path, z, far):
+def test_an_exact_theory_that_is_missed_is_red(done, tmp_path, z, far):
     rows = tuple(dataclasses.replace(row, z=z if i == 1 else 0.5) for i, row in enumerate(done.agreement))
     _, page = write(tmp_path, [dataclasses.replace(done, agreement=rows)])
-    marked = [[cls for cls, _ in row].count("far") for row in page.cells()]
+    marked = [[cls for cls, _ in row].count("disagrees") for row in page.cells()]
     assert marked == [0, int(far), 0, 0]
-    assert f"{int(far)} with |z| of 4 or more." in page.text
+    assert f"{int(far)} disagree" in page.text
     values = [0.5, 0.5, 0.5] + ([z] if math.isfinite(z) else [])
     rms = math.sqrt(sum(v * v for v in values) / len(values))
+    share = "3 of 4 numbers" if far else "all 4 numbers"
+    assert f"{share} agree within 4 standard errors (root mean square z {rms:.2f}; 1 is chance alone)." in page.text
+    assert ({"open": None} in page.of("details")) == far  # its table is open
+
+
+def at_sizes(done, gaps, error=0.01, repeats=1000):
+    """One row of the figure as a limit, at several d with these gaps; many repeats, so that z is gap over error."""
+    first = done.agreement[0]
+    kinds = {"predicted_error": 0.0, "measured_error": error, "exact": False, "repeats": repeats}
+    return tuple(
+        dataclasses.replace(first, d=d, predicted=1.0, measured=1 + gap, gap=gap, z=gap / error, **kinds)
+        for d, gap in gaps.items()
+    )
+
+
+def test_a_gap_that_shrinks_is_the_size(done, tmp_path):
+    rows = at_sizes(done, {20: 0.2, 40: 0.1})
+    _, page = write(tmp_path, [dataclasses.replace(done, agreement=rows)])
+    assert [row[-1] for row in page.cells()] == [
+        ["size", "finite size: shrinks like 1/d: +20 % at d = 20, +10 % at d = 40"]
+    ] * 2
     assert (
-        f"1 figures. Theory that is exact at the simulated size: 4 comparisons, root mean square z {rms:.2f}"
+        "0 of 2 numbers agree, 2 differ by a gap that shrinks with d as a finite size does (typically 15 %)"
         in page.text
     )
+    assert "and none disagrees." in page.text
 
 
-def test_gaps_to_a_limit_are_counted_by_themselves(done, tmp_path):
-    rows = tuple(
-        dataclasses.replace(row, exact=i > 0, z=5.0 if i == 0 else 0.5) for i, row in enumerate(done.agreement)
-    )
+@pytest.mark.negative
+def test_a_gap_that_stays_is_a_disagreement(done, tmp_path):
+    rows = at_sizes(done, {20: 0.1, 40: 0.1})
     _, page = write(tmp_path, [dataclasses.replace(done, agreement=rows)])
-    assert "exact at the simulated size: 3 comparisons, root mean square z 0.50, 0 with |z| of 4 or more." in page.text
-    assert "one finite d: 1 comparisons, root mean square z 5.00, 1 with |z| of 4 or more" in page.text
-    assert "Limits of large d" not in write(tmp_path, [done])[1].text
+    assert [row[-1] for row in page.cells()] == [
+        ["disagrees", "disagrees: does not shrink: +10 % at d = 20, +10 % at d = 40"]
+    ] * 2
+    assert "0 of 2 numbers agree and 2 disagree." in page.text
+    assert "finite size does (typically" not in page.text
+
+
+def test_one_size_leaves_the_trend_open(done, tmp_path):
+    rows = at_sizes(done, {40: 0.1})
+    _, page = write(tmp_path, [dataclasses.replace(done, agreement=rows)])
+    assert [row[-1] for row in page.cells()] == [["undecided", "undecided: measured at d = 40 only"]]
+    assert "0 of 1 numbers agree, 1 leave the trend open and none disagrees." in page.text
 
 
 def test_flagged_predictions_are_counted_by_themselves(done, tmp_path):
@@ -126,9 +183,15 @@ def test_flagged_predictions_are_counted_by_themselves(done, tmp_path):
         dataclasses.replace(row, flagged=i > 1, z=9.0 if i > 1 else 0.5) for i, row in enumerate(done.agreement)
     )
     _, page = write(tmp_path, [dataclasses.replace(done, agreement=rows)])
-    assert "2 comparisons, root mean square z 0.50, 0 with |z| of 4 or more." in page.text
-    assert "2 more are beside predictions that say they are not to be trusted." in page.text
-    assert [row[6][1] for row in page.cells()] == ["exact", "exact", "exact, flagged", "exact, flagged"]
+    assert "all 2 numbers agree within 4 standard errors (root mean square z 0.50; 1 is chance alone)." in page.text
+    assert "2 more numbers stand beside predictions that flag themselves as not to be trusted." in page.text
+    assert [row[10][1] for row in page.cells()] == ["exact", "exact", "exact, flagged", "exact, flagged"]
+    assert [row[11][0] for row in page.cells()] == ["agrees", "agrees", "flagged", "flagged"]
+
+
+def test_labels_are_read_without_tex():
+    assert plain(r"errors, $\lambda$ = 0.02") == "errors, λ = 0.02"
+    assert plain(r"temperature, $\beta = \beta^*$ = 2") == "temperature, β = β* = 2"
 
 
 def test_troubles_are_shown_and_escaped(done, tmp_path):
@@ -141,7 +204,7 @@ def test_troubles_are_shown_and_escaped(done, tmp_path):
 def test_a_page_without_comparisons(done, tmp_path):
     _, page = write(tmp_path, [dataclasses.replace(done, agreement=())])
     assert not page.of("table")
-    assert "0 comparisons, 0 with |z| of 4 or more." in page.text
+    assert "0 numbers of training or sampling" in page.text
 
 
 def test_a_registered_figure_is_reproduced_and_reported(with_tiny, tmp_path, capsys):
@@ -151,7 +214,10 @@ def test_a_registered_figure_is_reproduced_and_reported(with_tiny, tmp_path, cap
     assert run(["reproduce", "tiny", "erf-flow", "tiny", "--quick", "--out", str(tmp_path), "--json"]) == 0
     out, err = capsys.readouterr()
     found = json.loads(out)
-    assert [line.split(":")[0] for line in err.splitlines()] == ["[1/2] tiny", "[2/2] erf-flow"]
+    heads = [line.split(":")[0].split() for line in err.splitlines() if line.startswith("[")]
+    assert [number for number, _ in heads] == ["[1/2]", "[2/2]"]
+    assert {name for _, name in heads} == {"tiny", "erf-flow"}
+    assert err.startswith("2 figures: 15 points to compute by one process, about ")
     assert "4 comparisons, largest |z|" in err
     page = Page((tmp_path / "report.html").read_text())
     assert [h["id"] for h in page.of("h2")] == ["tiny", "erf-flow"]

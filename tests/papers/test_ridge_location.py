@@ -9,7 +9,7 @@ import pytest
 
 import needlepoint as ndl
 from needlepoint.papers.figures import Record, figure, figures
-from needlepoint.papers.ridge_location import ATTENTIONS, CASES, PAPER, PENALTY
+from needlepoint.papers.ridge_location import ATTENTIONS, CASES, PAPER, PENALTY, QUICK
 from needlepoint.papers.runner import agreement, compute
 from needlepoint.theory.location.bayes.transition import bayes_scan, bayes_transition
 
@@ -48,6 +48,35 @@ def test_training_has_16_repeats_and_a_seed_of_its_own(name, size):
     assert all(p.follow == (p.model is not None and p.learner.lam == "optimal") for p in simulated)
 
 
+@pytest.mark.parametrize("name", RIDGE)
+@pytest.mark.parametrize("size", ["quick", "full"])
+def test_every_training_has_a_second_size(name, size):
+    """So that a gap to the limit can be told apart from a disagreement."""
+    dims = {}
+    for p in figure(name).points(size):
+        if p.verb == "simulate":
+            dims.setdefault(p.question, set()).add(p.options["d"])
+    assert set(map(len, dims.values())) == {2}
+
+
+def test_the_larger_size_is_the_large_circle():
+    points = [p for p in figure("ridge-samples").points("quick") if p.x == 4.0 and p.label == f"{QUICK[0]}, softmax"]
+    records = []
+    for p in points:
+        value = ndl.Estimate(0.5, 0.01) if p.verb == "predict" else ndl.Estimate(10 / p.options["d"], 0.01, "stderr")
+        kind = ndl.Prediction if p.verb == "predict" else ndl.Measurement
+        own = {} if p.verb == "predict" else {"d": p.options["d"], "repeats": p.options["repeats"]}
+        records.append(Record(p, kind(*p.question, {"excess_risk": value}, **own)))
+    drawing = figure("ridge-samples").draw(records)
+    axis = next(a for a in drawing.figure.axes if a.get_visible())
+    (little, _, _), (large, _, _) = axis.containers
+    assert (little.get_ydata().tolist(), large.get_ydata().tolist()) == ([0.2], [0.1])
+    assert little.get_markersize() < large.get_markersize()
+    said = [t.get_text() for t in drawing.figure.legends[0].get_texts()]
+    assert any("d = 100, 16 repeats" in text for text in said)
+    assert any("the same, d = 50, 32 repeats" in text for text in said)
+
+
 def small(point):
     """The same question at a size for tests."""
     if point.verb == "predict":
@@ -59,7 +88,7 @@ def small(point):
 def test_draw_risks_against_alpha(trained):
     case = "spiked, snr 2, 2 tokens"
     points = [p for p in figure("ridge-samples").points("quick") if p.label.startswith(case) and p.x in (1.0, 4.0)]
-    points = [p for p in points if p.verb == "predict" or p.x in trained]
+    points = [p for p in points if p.verb == "predict" or (p.x in trained and p.options["d"] == 100)]
     records = compute([small(p) for p in points])
     drawing = figure("ridge-samples").draw(records)
     drawing.figure.savefig(io.BytesIO(), format="png", dpi=30)
@@ -84,7 +113,7 @@ def test_a_doubtful_prediction_is_drawn_so():
     firm = dataclasses.replace(point, learner=ndl.Ridge(2.0, 2.0), x=2.0, options={"tol": 0.1})
     assert task == doubtful.task
     drawing = figure("ridge-penalty").draw(compute([doubtful, firm]))
-    assert [row[-1] for row in drawing.tables["curves"][1]] == ["UNSTABLE", "CONVERGED"]
+    assert [row[-2] for row in drawing.tables["curves"][1]] == ["UNSTABLE", "CONVERGED"]
     axis = next(a for a in drawing.figure.axes if f"{a.get_title()}, linear" == label)
     assert [line.get_linestyle() for line in axis.lines] == ["--", "None"]
     assert "theory, not to be trusted" in [t.get_text() for t in drawing.figure.legends[0].get_texts()]
@@ -93,7 +122,8 @@ def test_a_doubtful_prediction_is_drawn_so():
 def test_draw_the_map_from_its_records():
     points = [p for p in figure("ridge-stability").points("quick") if p.learner.lam in (0.1, 1.0)]
     points = [p for p in points if p.learner.alpha in (1.0, 2.0)]
-    points = [p for p in points if p.verb == "predict" or (p.learner.alpha, p.learner.lam) == (2.0, 1.0)]
+    trained = [p for p in points if p.verb == "simulate" and (p.learner.alpha, p.learner.lam) == (2.0, 1.0)]
+    points = [p for p in points if p.verb == "predict"] + [p for p in trained if p.options["d"] == 100]
     records = compute([small(p) for p in points])
     drawing = figure("ridge-stability").draw(records)
     drawing.figure.savefig(io.BytesIO(), format="png", dpi=30)

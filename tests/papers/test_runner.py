@@ -97,6 +97,7 @@ def test_agreement_pairs_predictions_with_measurements(tiny):
     for snr in (1.0, 4.0):
         of = {r.point.verb: r.result for r in records if r.point.x == snr and r.point.label == "linear"}
         about = {"point": "linear", "x": snr, "prediction": "CONVERGED"}
+        about["question"] = f"SpikedSLR(tokens=2, snr={snr}, noise=0.3); LinearRegression(); Population()"
         expected += [{**vars(row), **about} for row in ndl.compare(of["predict"], of["simulate"]).rows]
     assert [vars(row) for row in rows] == expected
     assert len(rows) == 4
@@ -158,6 +159,10 @@ def test_agreement_csv_has_every_row_of_compare(tiny, tmp_path):
     for line, row in zip(rows, expected, strict=True):
         fields = dict(zip(head, line, strict=True))
         assert fields.pop("figure") == "tiny"
+        judgement = [fields.pop(name) for name in ("verdict", "reason", "z_extrapolated")]
+        assert judgement == (
+            ["agrees", "", ""] if abs(row.z) < 4 else ["disagrees", "the theory is exact at this d", ""]
+        )
         assert set(fields) == set(vars(row))
         for name, value in vars(row).items():
             assert type(value)(fields[name]) == value if type(value) is not bool else fields[name] == str(value)

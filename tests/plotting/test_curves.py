@@ -16,7 +16,9 @@ def render(figure):
 def test_lines_and_points_are_the_given_numbers():
     x, points = [8.0, 32.0, 128.0], [(8.0, 0.31, 0.01), (32.0, 0.12, 0.02)]
     curves = [Curve("one", x, [0.3, 0.1, 0.03], points), Curve("two", x, [0.9, 0.8, 0.7])]
-    figure = curve_panels([CurvePanel("left", "d", curves), CurvePanel("right", "d", curves[:1])], "risk", (1e-3, 2))
+    figure = curve_panels(
+        [CurvePanel("left", "d", curves), CurvePanel("right", "d", curves[:1])], "risk", (1e-3, 2), "sampled"
+    )
     left, right = figure.axes
     np.testing.assert_array_equal(left.lines[0].get_ydata(), curves[0].y)
     dots, _, (bars,) = left.containers[0]
@@ -26,9 +28,17 @@ def test_lines_and_points_are_the_given_numbers():
     assert (len(left.containers), len(right.lines)) == (1, 2)
     assert (left.get_xscale(), left.get_yscale(), left.get_ylim()) == ("log", "log", (1e-3, 2))
     (legend,) = figure.legends
-    assert [t.get_text() for t in legend.get_texts()] == ["one", "two"]
+    assert [t.get_text() for t in legend.get_texts()] == ["one", "two", "sampled"]
     assert (left.get_title(), right.get_title(), left.get_ylabel()) == ("left", "right", "risk")
     render(figure)
+
+
+@pytest.mark.negative
+def test_a_legend_names_no_circles_where_there_are_none():
+    figure = curve_panels(
+        [CurvePanel("left", "d", [Curve("one", [8.0, 32.0], [0.3, 0.1])])], "risk", (1e-3, 2), "sampled"
+    )
+    assert [t.get_text() for t in figure.legends[0].get_texts()] == ["one"]
 
 
 @pytest.mark.parametrize("y", [0.0, 1e-40, math.nan])

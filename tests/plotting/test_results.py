@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import needlepoint as ndl
-from needlepoint.plotting.results import FARTHEST, _numbers, plot, plot_result
+from needlepoint.plotting.results import plot, plot_result
 from needlepoint.plotting.spectra import SpectrumPanel, histogram
+from needlepoint.plotting.tables import FARTHEST, numbers
 
 TASK = ndl.AttentionIndexed(1, ndl.Wishart(0.5), noise_var=0.5)
 ASKED = (TASK, ndl.TiedAttention(), ndl.Ridge(0.5, 0.1))
@@ -49,16 +50,16 @@ def measured(prediction, d=10, repeats=4, off=1.02, seed=0):
     )
 
 
-def test_a_prediction_has_its_spectrum_and_its_metrics(prediction):
+def test_a_prediction_has_its_spectrum_and_the_curve_around_it(prediction):
     figure = plot(prediction)
-    shown = words(figure)
-    assert "39 % at zero" in shown
-    for name, estimate in prediction.metrics.items():
-        at = shown.index(name.replace("_", " "))
-        assert float(shown[at + 1]) == pytest.approx(estimate.value, rel=5e-6)
-        assert float(shown[at + 2]) == pytest.approx(estimate.error, rel=0.05)
-    assert "error at most" in shown
-    assert shown[shown.index("replicon") + 1 :][:2] == [f"{prediction.replicon:.3g}", "stable"]
+    spectrum, curve = figure.axes
+    assert "39 % at zero" in words(figure)
+    assert [t.get_text() for t in spectrum.get_legend().get_texts()] == ["theory", "target"]
+    assert curve.get_ylabel() == "estimation error"
+    line = curve.lines[0]
+    at = list(line.get_xdata()).index(0.5)
+    assert line.get_ydata()[at] == prediction.estimation_error.value
+    assert f"{prediction.estimation_error} at 0.5" in [t.get_text() for t in curve.get_legend().get_texts()]
     assert titled(figure).replace("\n", " ") == ", ".join(map(repr, ASKED))
     render(figure)
 
@@ -77,7 +78,7 @@ def test_a_comparison_has_z_of_every_metric(prediction):
     m = measured(prediction)
     figure = plot(prediction, m)
     rows = ndl.compare(prediction, m).rows
-    spectrum, table, scores = figure.axes
+    spectrum, _, table, scores = figure.axes
     drawn = [(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in scores.lines[1:]]
     assert drawn == [(pytest.approx(row.z), float(i)) for i, row in enumerate(rows)]
     shown = [t.get_text() for t in table.texts]
@@ -131,13 +132,10 @@ def test_large_and_missing_z_are_said_in_words(prediction):
     render(figure)
 
 
-def test_without_a_spectrum_there_are_metrics_only(prediction):
+def test_without_a_spectrum_there_is_the_curve_only(prediction):
     bare = dataclasses.replace(prediction, spectrum=None)
-    figure = plot(bare)
-    assert len(figure.axes) == 1
-    assert "estimation error" in words(figure)
-    assert len(plot(bare, dataclasses.replace(measured(prediction), spectrum=None)).axes) == 2
-    render(figure)
+    assert len(plot(bare).axes) == 1
+    assert len(plot(bare, dataclasses.replace(measured(prediction), spectrum=None)).axes) == 3
 
 
 def test_what_is_wrong_stands_above(prediction):
@@ -149,7 +147,8 @@ def test_what_is_wrong_stands_above(prediction):
         prediction, status=ndl.Status.DIVERGED, metrics={"risk": ndl.Estimate(math.nan, math.inf)}, overlaps=None
     )
     figure = plot(nothing)
-    assert "none" in words(figure)
+    assert "DIVERGED" in titled(figure)
+    assert not any(" at 0.5" in t.get_text() for t in figure.axes[1].get_legend().get_texts())
     render(figure)
 
 
@@ -169,7 +168,7 @@ def test_what_is_wrong_stands_above(prediction):
     ],
 )
 def test_numbers_keep_the_digits_that_their_error_leaves(value, error, shown):
-    assert _numbers(value, error) == shown
+    assert numbers(value, error) == shown
 
 
 # --- other results -------------------------------------------------------------------------------

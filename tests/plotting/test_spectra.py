@@ -10,6 +10,7 @@ import pytest
 from needlepoint.core.answers.spectra import Spectrum
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.plotting.spectra import ROOM, SpectrumPanel, curve, histogram, spectrum_panels
+from needlepoint.tasks.targets import Eigenvalues, PowerLaw, Wishart
 
 
 def render(figure):
@@ -99,8 +100,9 @@ def test_the_share_at_zero_is_compared_in_words_and_in_height(trained):
     figure = spectrum_panels([SpectrumPanel("both", law(), trained)])
     (axis,) = figure.axes
     assert texts(axis) == ["40 % at zero (trained 41 %)"]
-    heads = {line.get_color(): line.get_ydata()[0] for line in axis.lines if list(line.get_xdata()) == [0]}
-    assert sorted(heads.values()) == pytest.approx([0.40 * ROOM, 0.41 * ROOM], rel=1e-12)
+    (bars,) = axis.child_axes  # on a scale of their own: a density has another unit than a share
+    assert [bar.get_height() for bar in bars.patches] == pytest.approx([0.40, 0.41], rel=1e-12)
+    assert bars.get_ylim() == (0, 1)
     (legend,) = figure.legends
     assert [t.get_text() for t in legend.get_texts()] == ["theory", "trained"]
     assert axis.get_title() == "both"
@@ -177,6 +179,41 @@ def test_everything_cut_and_one_eigenvalue():
         render(figure)
         # an empty line must not be laid out at the corner of the figure
         assert figure.axes[0].get_position().x0 < 0.25
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("ratio", [0.3, 1.0, 2.0])
+def test_the_outline_of_a_wishart_target_has_its_moments(ratio):
+    """The mass is the rank, the mean square that of the law by which the theory computes."""
+    target = Wishart(ratio)
+    s, density = target.outline()
+    n = len(s)  # the points are even in an angle, in which the midpoint rule converges fast
+    low, high = (np.sqrt(ratio) - 1) ** 2 / np.sqrt(ratio), (np.sqrt(ratio) + 1) ** 2 / np.sqrt(ratio)
+    weights = np.pi / n * (high - low) / 2 * np.sin((np.arange(n) + 0.5) / n * np.pi)
+    assert weights @ density == pytest.approx(target.rank, rel=1e-4)  # a square root at r = 1 costs digits
+    assert weights @ (s**2 * density) == pytest.approx(target.law.square, rel=1e-10)
+
+
+@pytest.mark.negative
+def test_the_outline_of_another_ratio_has_others():
+    s, density = Wishart(0.5).outline()
+    assert abs(np.trapezoid(s**2 * density, s) / Wishart(0.55).law.square - 1) > 0.01
+
+
+def test_a_target_stands_behind(trained):
+    panel = SpectrumPanel("", law(), trained, target=Wishart(0.5))
+    figure = spectrum_panels([panel])
+    assert [t.get_text() for t in figure.legends[0].get_texts()] == ["theory", "trained", "target"]
+    heights = [bar.get_height() for bar in figure.axes[0].child_axes[0].patches]
+    assert heights == pytest.approx([0.5, 0.40, 0.41], rel=1e-12)
+    render(figure)
+    for target, count in ((Eigenvalues((0.0, 1.0, 3.0)), 2), (PowerLaw(1.5, 30), 30)):
+        figure = spectrum_panels([SpectrumPanel("", law(), target=target)])
+        (ticks,) = [c for c in figure.axes[0].collections if len(c.get_paths()) == count]
+        np.testing.assert_allclose(
+            sorted(p.vertices[0, 0] for p in ticks.get_paths()), sorted(target.eigenvalues()[target.eigenvalues() > 0])
+        )
+        render(figure)
 
 
 def test_repeats_that_diverged_are_left_out(trained):

@@ -1,12 +1,15 @@
 """The house style stays inside the library: no pyplot, no change of matplotlib's settings."""
 
+import io
+
 import matplotlib
 import numpy as np
 import pytest
+from matplotlib.lines import Line2D
 
 from needlepoint.plotting.curves import Curve, CurvePanel, curve_panels
 from needlepoint.plotting.landscape import FlowPanel, flow_panels
-from needlepoint.plotting.style import panels, styled
+from needlepoint.plotting.style import legend_above, panels, styled
 from needlepoint.plotting.trajectories import four_panels
 
 import waiting
@@ -62,6 +65,22 @@ def test_panels_are_always_two_dimensional():
     for rows, columns in ((1, 1), (1, 3), (2, 1)):
         _, axes = panels(rows, columns, 4, 3)
         assert axes.shape == (rows, columns)
+
+
+@pytest.mark.parametrize(("words", "columns"), [(1, 4), (7, 2), (12, 1)])
+def test_a_legend_fits_its_figure(words, columns):
+    @styled
+    def draw():
+        figure, _ = panels(1, 1, 8.0, 3.0)
+        legend_above(figure, {f"{i} {'theory ' * words}": Line2D([], []) for i in range(6)}, columns=4)
+        figure.savefig(io.BytesIO(), format="png", dpi=50)
+        return figure
+
+    figure = draw()
+    box = figure.legends[0].get_window_extent()
+    assert box.x0 >= 0
+    assert box.x1 <= figure.bbox.width
+    assert figure.legends[0]._ncols == columns
 
 
 def test_drawing_and_saving_does_not_import_pyplot():

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from needlepoint.channels.replies import DISTINCT, Channel, Minima, Response, Sample, activation_weights, reply
 from needlepoint.models.activations import Activation, Erf, KernelActivation
+from needlepoint.numerics.arrays import Array
 from needlepoint.numerics.positive_solve import solve_positive
 
 _BEFORE, _AFTER = 5, 6  # Newton steps from every start, and then from the two lowest points alone
@@ -41,7 +42,7 @@ def starts_of(activation: type[Activation], c: dict[str, Any], sample: Sample) -
     return jnp.stack(starts)
 
 
-def search(activation: type[Activation], channel: Channel, sample: Sample, starts: Any, patience: int = 1) -> Minima:
+def search(activation: type[Activation], channel: Channel, sample: Sample, starts: Array, patience: int = 1) -> Minima:
     """Return the lowest minimum that Newton's method reaches from `starts` (k, tokens, n), and the next lowest.
 
     `patience` multiplies the number of its last steps.
@@ -55,11 +56,11 @@ def search(activation: type[Activation], channel: Channel, sample: Sample, start
     return Minima(best, rival, gap, channel.V_k * jnp.max(jnp.abs(slope), axis=0))
 
 
-def _two_lowest(points: Any, value: Any) -> tuple[Any, Any, Any]:
+def _two_lowest(points: Array, value: Array) -> tuple[Array, Array, Array]:
     """Return the lowest of `points` (k, tokens, n), the next lowest that is distinct from it (itself if there is none),
     both (tokens, n), and the difference of their values (n,)."""
 
-    def take(order: Any) -> Any:
+    def take(order: Array) -> Array:
         return jnp.take_along_axis(points, order[None, None], axis=0)[0]
 
     best = take(jnp.argmin(value, axis=0))
@@ -69,16 +70,18 @@ def _two_lowest(points: Any, value: Any) -> tuple[Any, Any, Any]:
     return best, jnp.where(jnp.isfinite(gap), take(jnp.argmin(others, axis=0)), best), gap
 
 
-def _descent(activation: type[Activation], channel: Channel, sample: Sample) -> Callable[[Any, int], tuple[Any, Any]]:
+def _descent(
+    activation: type[Activation], channel: Channel, sample: Sample
+) -> Callable[[Array, int], tuple[Array, Array]]:
     """Return a function (start, steps) to (scores, values): Newton's method on eq:proximal, with a Hessian made
     positive; a step that would increase the value is retried shorter."""
 
-    def descend(start: Any, steps: int) -> tuple[Any, Any]:
-        def newton(chi: Any) -> Any:
+    def descend(start: Array, steps: int) -> tuple[Array, Array]:
+        def newton(chi: Array) -> Array:
             shape = curvature(activation, channel, sample, chi)
             return -solve_positive(shape.bend, shape.slope)
 
-        def height(chi: Any) -> Any:
+        def height(chi: Array) -> Array:
             return reply(activation, channel, sample, chi).envelope
 
         def step(_: Any, state: Any) -> Any:
@@ -101,12 +104,12 @@ class Curvature(NamedTuple):
     """Gradient (tokens, n) and Hessian (tokens, tokens, n) of eq:proximal in the scores, and the Jacobian J (tokens,
     tokens, n) of the weights, the derivative of weight l by score m at [l, m]."""
 
-    slope: Any
-    bend: Any
-    jacobian: Any
+    slope: Array
+    bend: Array
+    jacobian: Array
 
 
-def curvature(activation: type[Activation], channel: Channel, sample: Sample, chi: Any) -> Curvature:
+def curvature(activation: type[Activation], channel: Channel, sample: Sample, chi: Array) -> Curvature:
     r"""eq:proximal-curvature. Return gradient, Hessian and Jacobian at scores `chi` (tokens, n).
 
     With $u(s) = \frac{(y - s\cdot w_z)^2}{2(1 + V_v|s|^2)}$: $\nabla u = -rz$ and $\nabla^2u = \frac{pp^T}{1 +
@@ -130,10 +133,10 @@ def curvature(activation: type[Activation], channel: Channel, sample: Sample, ch
         bend = bend + ones * (second * e)
     else:
 
-        def weights(x: Any) -> Any:
+        def weights(x: Array) -> Array:
             return activation_weights(activation, channel.c, x)
 
-        def pull(x: Any) -> Any:
+        def pull(x: Array) -> Array:
             return jax.vjp(weights, x)[1](c)[0]
 
         # one direction at a time, with the samples last: several times faster than batched Jacobians
@@ -146,7 +149,7 @@ def curvature(activation: type[Activation], channel: Channel, sample: Sample, ch
     return Curvature(Jc + at.g_k, bend, J)
 
 
-def general_response(activation: type[Activation], channel: Channel, sample: Sample, scores: Any) -> Response:
+def general_response(activation: type[Activation], channel: Channel, sample: Sample, scores: Array) -> Response:
     r"""eq:proximal-response. Return the derivatives of the forces by the fields at a minimum, (tokens, tokens, n) each.
 
     There $\partial\chi/\partial w_\chi = (V_k\nabla^2h)^{-1}$, so that $G_{kk} = \frac1{V_k}\left[(V_k\nabla^2h)^{-1} -
@@ -164,10 +167,10 @@ def general_response(activation: type[Activation], channel: Channel, sample: Sam
     return Response((moved - unit) / channel.V_k, vk, vv)
 
 
-def _two_derivatives(function: Callable[[Any], Any], x: Any) -> tuple[Any, Any]:
+def _two_derivatives(function: Callable[[Array], Array], x: Array) -> tuple[Array, Array]:
     """Return the first and second derivative, of the shape of x, of a function that acts on each entry by itself."""
 
-    def first(x: Any) -> Any:
+    def first(x: Array) -> Array:
         return jax.jvp(function, (x,), (jnp.ones_like(x),))[1]
 
     return jax.jvp(first, (x,), (jnp.ones_like(x),))

@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 
 from needlepoint.channels.replies import Channel, Divergence, Reply, Response, Sample
+from needlepoint.numerics.arrays import Array
 
 _ROOT_STEPS, _ROOT_FOUND = 60, 1e-13  # most steps, and the step of w in (-1, 1) that ends them; most need ten or twenty
 
 
-def linear_scores(channel: Channel, sample: Sample) -> Any:
+def linear_scores(channel: Channel, sample: Sample) -> Array:
     r"""eq:linear-proximal. Return the scores at the minimum of eq:proximal, (tokens, n).
 
     With $S_0 = (1 + w_\chi)/\sqrt{V_k}$, $Z_0 = w_z/\sqrt{V_v}$, $\rho = \sqrt{V_kV_v}$, $p = (S_0 + Z_0)/\sqrt2$ and
@@ -23,7 +24,7 @@ def linear_scores(channel: Channel, sample: Sample) -> Any:
     rho = jnp.sqrt(channel.V_k * channel.V_v)
     p_sq, n_sq = jnp.sum((S + Z) ** 2, axis=0) / 2, jnp.sum((S - Z) ** 2, axis=0) / 2
 
-    def slope(w: Any) -> tuple[Any, Any]:
+    def slope(w: Array) -> tuple[Array, Array]:
         plus, minus = p_sq / (1 - w) ** 2, n_sq / (1 + w) ** 2
         value = w - rho * sample.y + rho**2 / 2 * (plus - minus)
         return value, 1 + rho**2 * (plus / (1 - w) + minus / (1 + w))
@@ -61,10 +62,10 @@ def linear_response(channel: Channel, at: Reply) -> tuple[Response, Divergence]:
     a, b, f = Z + w * S, S + w * Z, rho**2 / (F * room**2)
     unit, even = jnp.eye(len(S))[:, :, None], w**2 / room
 
-    def block(scale: Any, along: Any, left: Any, right: Any) -> Any:
+    def block(scale: Array, along: Array, left: Array, right: Array) -> Array:
         return (along * unit - f * left[:, None] * right[None, :]) / scale
 
-    def divergence(scale: Any, pull: Any) -> Any:
+    def divergence(scale: Array, pull: Array) -> Array:
         return (len(S) * even - f * jnp.sum(pull**2, axis=0)) / scale
 
     full = Response(block(channel.V_k, even, a, a), block(rho, w / room, b, a), block(channel.V_v, even, b, b))

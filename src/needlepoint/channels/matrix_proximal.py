@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from needlepoint.numerics.arrays import Array
 from needlepoint.numerics.positive_solve import solve_positive
 
 _STEPS = 60  # most Newton steps; most samples converge in six
@@ -46,18 +47,18 @@ def basis(tokens: int) -> np.ndarray:
 class Pull(NamedTuple):
     """Loss (n,), its gradient (N, n) and Hessian (N, N, n) in the coordinates of the scores."""
 
-    loss: Any
-    slope: Any
-    bend: Any
+    loss: Array
+    slope: Array
+    bend: Array
 
 
-def attention(tokens: int, beta: Any, scores: Any) -> Any:
+def attention(tokens: int, beta: Array, scores: Array) -> Array:
     """Return the row-wise softmax (T, T, n) of scores in coordinates (N, n)."""
     z = jnp.einsum("iab,in->abn", basis(tokens), scores)
     return jax.nn.softmax(beta * z, axis=1)
 
 
-def loss(tokens: int, beta: Any, labels: Any, scores: Any) -> Any:
+def loss(tokens: int, beta: Array, labels: Array, scores: Array) -> Array:
     """Return the squared distance of the attention from the labels, (n,)."""
     if tokens == 2:
         e = _diagonal(labels) - jax.nn.sigmoid(beta * _gaps(scores))
@@ -65,22 +66,22 @@ def loss(tokens: int, beta: Any, labels: Any, scores: Any) -> Any:
     return jnp.sum((labels - attention(tokens, beta, scores)) ** 2, axis=(0, 1))
 
 
-def pull(tokens: int, beta: Any, labels: Any, scores: Any) -> Pull:
+def pull(tokens: int, beta: Array, labels: Array, scores: Array) -> Pull:
     """eq:matrix-pull. Return the loss with its derivatives; two tokens are two sigmoids, which is much faster."""
     return pair_pull(beta, labels, scores) if tokens == 2 else any_pull(tokens, beta, labels, scores)
 
 
-def _gaps(scores: Any) -> Any:
+def _gaps(scores: Array) -> Array:
     """Return, for each of two tokens, its score with itself minus its score with the other, (2, n)."""
     odd = basis(2)[1, 0, 0] * scores[1]
     return jnp.stack([scores[0] + odd, scores[0] - odd])
 
 
-def _diagonal(labels: Any) -> Any:
+def _diagonal(labels: Array) -> Array:
     return jnp.stack([labels[0, 0], labels[1, 1]])
 
 
-def pair_pull(beta: Any, labels: Any, scores: Any) -> Pull:
+def pair_pull(beta: Array, labels: Array, scores: Array) -> Pull:
     """eq:matrix-pull. Return the loss with its derivatives for two tokens."""
     p = jax.nn.sigmoid(beta * _gaps(scores))
     e = _diagonal(labels) - p
@@ -96,7 +97,7 @@ def pair_pull(beta: Any, labels: Any, scores: Any) -> Pull:
     )
 
 
-def any_pull(tokens: int, beta: Any, labels: Any, scores: Any) -> Pull:
+def any_pull(tokens: int, beta: Array, labels: Array, scores: Array) -> Pull:
     r"""eq:matrix-pull. Return the loss with its derivatives for any number of tokens.
 
     With $p$ a row of the attention, $e$ its residual and $f = p(e - p\cdot e)$: the gradient is $-2\beta f$ and the
@@ -117,20 +118,20 @@ def any_pull(tokens: int, beta: Any, labels: Any, scores: Any) -> Pull:
 class Nearest(NamedTuple):
     """The scores (N, n) at the minimum, its height (n,), and the size of the last step towards it (n,)."""
 
-    scores: Any
-    height: Any
-    left: Any
+    scores: Array
+    height: Array
+    left: Array
 
 
-def descend(tokens: int, beta: Any, Sigma: Any, labels: Any, fields: Any, start: Any) -> Nearest:
+def descend(tokens: int, beta: Array, Sigma: Array, labels: Array, fields: Array, start: Array) -> Nearest:
     r"""eq:matrix-proximal. Return a minimum of $\ell(z) + \frac{|z - \omega|^2}{4\Sigma}$ for every sample, by Newton's
     method from `start` with a Hessian made positive; a step that would increase the height is retried shorter."""
     stiff = jnp.eye(fields.shape[0])[:, :, None] / (2 * Sigma)
 
-    def height(z: Any) -> Any:
+    def height(z: Array) -> Array:
         return loss(tokens, beta, labels, z) + jnp.sum((z - fields) ** 2, axis=0) / (4 * Sigma)
 
-    def newton(z: Any) -> Any:
+    def newton(z: Array) -> Array:
         at = pull(tokens, beta, labels, z)
         return -solve_positive(at.bend + stiff, at.slope + (z - fields) / (2 * Sigma))
 
@@ -143,7 +144,7 @@ def descend(tokens: int, beta: Any, Sigma: Any, labels: Any, fields: Any, start:
         fraction = jnp.where(lower, jnp.minimum(1.0, 4 * fraction), fraction / 4)
         return count + 1, z, value, newton(z), fraction
 
-    def far(z: Any, move: Any) -> Any:
+    def far(z: Array, move: Array) -> Array:
         return jnp.max(jnp.abs(move), axis=0) > _FAR * (1 + jnp.max(jnp.abs(z), axis=0))
 
     def unsettled(state: Any) -> Any:

@@ -8,7 +8,6 @@ closed form. Arrays have the samples last: scores and values (tokens, n), labels
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +17,7 @@ from needlepoint.channels.linear_attention import linear_response, linear_scores
 from needlepoint.channels.replies import Channel, Minima, Response, Sample, reply
 from needlepoint.channels.softmax_pair import pair_scores
 from needlepoint.models.activations import Activation, Linear, Softmax
+from needlepoint.numerics.arrays import Array
 
 
 def proximal(activation: type[Activation], channel: Channel, sample: Sample) -> Minima:
@@ -41,7 +41,7 @@ def patient(activation: type[Activation], channel: Channel, sample: Sample) -> M
     return search(activation, channel, sample, starts_of(activation, channel.c, sample), patience=8)
 
 
-def response(activation: type[Activation], channel: Channel, sample: Sample, scores: Any) -> Response:
+def response(activation: type[Activation], channel: Channel, sample: Sample, scores: Array) -> Response:
     """Return the derivatives of the forces by the fields at a minimum, (tokens, tokens, n) each."""
     if issubclass(activation, Linear):
         return linear_response(channel, reply(activation, channel, sample, scores))[0]

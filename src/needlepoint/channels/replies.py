@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from needlepoint.models.activations import Activation
+from needlepoint.numerics.arrays import Array
 
 DISTINCT = 1e-3
 """Two points are different minima if a score differs by more than this, relative to 1 + the largest score."""
@@ -22,16 +23,16 @@ class Channel(NamedTuple):
     """The activation's constants `c`, and the susceptibilities of its scores (V_k) and values (V_v)."""
 
     c: dict[str, Any]
-    V_k: Any
-    V_v: Any
+    V_k: Array
+    V_v: Array
 
 
 class Sample(NamedTuple):
     """The fields of sequences: labels (n,), score fields and value fields (tokens, n)."""
 
-    y: Any
-    w_chi: Any
-    w_z: Any
+    y: Array
+    w_chi: Array
+    w_z: Array
 
 
 class Minima(NamedTuple):
@@ -39,39 +40,39 @@ class Minima(NamedTuple):
     both (tokens, n); the `gap` of their envelopes (n,), infinite if there is no rival; and `left`, the slope that is
     left times V_k, about the distance to the minimum (n,)."""
 
-    scores: Any
-    rival: Any
-    gap: Any
-    left: Any
+    scores: Array
+    rival: Array
+    gap: Array
+    left: Array
 
 
 class Reply(NamedTuple):
     """A sequence at given scores: weights and values (tokens, n), training residual and Moreau envelope (n,), and the
     forces g_k on the scores and g_v on the values (tokens, n)."""
 
-    weights: Any
-    values: Any
-    residual: Any
-    envelope: Any
-    g_k: Any
-    g_v: Any
+    weights: Array
+    values: Array
+    residual: Array
+    envelope: Array
+    g_k: Array
+    g_v: Array
 
 
 class Divergence(NamedTuple):
     """Minus the divergences of the forces by their own fields, and the derivative of g_v on the first token by y."""
 
-    k: Any
-    v: Any
-    label: Any
+    k: Array
+    v: Array
+    label: Array
 
 
 class Response(NamedTuple):
     """Derivatives (tokens, tokens, n) of the forces by the fields: of g_k by w_chi, of g_v by w_chi (that of g_k by w_z
     is its transpose) and of g_v by w_z."""
 
-    kk: Any
-    vk: Any
-    vv: Any
+    kk: Array
+    vk: Array
+    vv: Array
 
 
 def activation_weights(activation: type[Activation], c: dict[str, Any], scores: Any) -> Any:
@@ -79,7 +80,7 @@ def activation_weights(activation: type[Activation], c: dict[str, Any], scores: 
     return jax.vmap(lambda one: activation.weights(one, c), in_axes=-1, out_axes=-1)(scores)
 
 
-def reply(activation: type[Activation], channel: Channel, sample: Sample, scores: Any) -> Reply:
+def reply(activation: type[Activation], channel: Channel, sample: Sample, scores: Array) -> Reply:
     r"""eq:proximal. Return the weights, values, residual, envelope and forces at given scores (tokens, n).
 
     $h(\chi) = \frac{(y - s\cdot w_z)^2}{2(1 + V_v|s|^2)} + \frac{|\chi - w_\chi|^2}{2V_k}$, $s = \sigma(\chi)$; $r =

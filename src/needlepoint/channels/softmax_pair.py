@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from needlepoint.channels.replies import DISTINCT, Channel, Minima, Sample
+from needlepoint.numerics.arrays import Array
 
 _PAIR_GRID = 10.0  # the scan ends here: weights beyond are within 5e-5 of 0 or 1, and the field itself is also a start
 _PAIR_STEPS = 10  # Newton steps from each start
@@ -24,10 +25,10 @@ def pair_scores(channel: Channel, sample: Sample) -> Minima:
     t0 = sample.w_chi[0] - sample.w_chi[1]
     V_k, V_v = channel.V_k, channel.V_v
 
-    def height(t: Any, s: Any) -> Any:
+    def height(t: Array, s: Array) -> Array:
         return (a - b * s) ** 2 / (2 * (1 + V_v * (1 - 2 * s * (1 - s)))) + (t - t0) ** 2 / (4 * V_k)
 
-    def slopes(t: Any) -> tuple[Any, Any, Any]:
+    def slopes(t: Array) -> tuple[Array, Array, Array]:
         s = jax.nn.sigmoid(t)
         ds = s * (1 - s)
         d2s = ds * (1 - 2 * s)
@@ -43,20 +44,24 @@ def pair_scores(channel: Channel, sample: Sample) -> Minima:
 
     grid = jnp.linspace(-_PAIR_GRID, _PAIR_GRID, 21)
     shares = jax.nn.sigmoid(grid)
-    # the lowest two grid points that are no higher than their neighbours; values are not kept, to save memory
+    # the lowest two grid points that are no higher than their neighbours; values are not kept, to save memory, and the
+    # scan is a loop of the compiled code, because unrolled it would take most of the time to compile
     far = jnp.full_like(t0, jnp.inf)
-    first, second, t1, t2 = far, far, t0, t0
-    before, here = far, height(grid[0], shares[0])
-    for i in range(len(grid)):
-        after = height(grid[i + 1], shares[i + 1]) if i + 1 < len(grid) else far
+
+    def look(i: Any, state: Any) -> Any:
+        first, second, t1, t2, before, here = state
+        ahead = jnp.minimum(i + 1, len(grid) - 1)
+        after = jnp.where(i + 1 < len(grid), height(grid[ahead], shares[ahead]), jnp.inf)
         valley = jnp.where((here <= before) & (here <= after), here, jnp.inf)
         lead, follow = valley < first, valley < second
         second, t2 = (
             jnp.where(lead, first, jnp.where(follow, valley, second)),
             jnp.where(lead, t1, jnp.where(follow, grid[i], t2)),
         )
-        first, t1 = jnp.where(lead, valley, first), jnp.where(lead, grid[i], t1)
-        before, here = here, after
+        return jnp.where(lead, valley, first), second, jnp.where(lead, grid[i], t1), t2, here, after
+
+    scanned = jax.lax.fori_loop(0, len(grid), look, (far, far, t0, t0, far, height(grid[0], shares[0])))
+    t1, t2 = scanned[2:4]
 
     def step(_: Any, state: Any) -> Any:
         t, value, slope, bend, reach = state

@@ -10,13 +10,15 @@ import typer
 
 from needlepoint.cli.catalogue import learners, models, tasks
 from needlepoint.cli.checkpoints import heads, probe, truncate
+from needlepoint.cli.examples import below
 from needlepoint.cli.figures import cite, figures, reproduce
 from needlepoint.cli.indexed import spectrum, thresholds
 from needlepoint.cli.interrupts import INTERRUPTED
 from needlepoint.cli.options import BAD_INPUT, NOT_CONVERGED
 from needlepoint.cli.studies import study_app, sweep
 from needlepoint.cli.verbs import compare, predict, simulate
-from needlepoint.core.errors import NeedlepointError, NotConverged, one_line
+from needlepoint.core.caching import use_cache
+from needlepoint.core.errors import NeedlepointError, NotConverged, brief, one_line
 
 _MEMORY = "this needs more memory than there is; take a smaller d, length, batch or number of runs."
 
@@ -31,6 +33,7 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command line with the arguments of this process, and exit with the code that `run` returns."""
+    use_cache()
     code = run(sys.argv[1:])
     if code == INTERRUPTED:
         # compiled code may still run in other threads and would crash when the interpreter shuts down: skip that
@@ -69,7 +72,7 @@ def run(args: list[str]) -> int:
 
 
 def _fail(sentence: str, code: int) -> int:
-    print(f"needlepoint: {sentence}", file=sys.stderr)
+    print(f"needlepoint: {brief(sentence)}", file=sys.stderr)
     return code
 
 
@@ -107,5 +110,5 @@ for command in (
     learners,
     cite,
 ):
-    app.command()(command)
+    app.command(epilog=below(command.__name__))(command)
 app.add_typer(study_app, name="study")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,12 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from needlepoint.cli.interrupts import interruptible
-from needlepoint.cli.options import NOT_CONVERGED, Address, AsJson, How, Memory, Workers, progress_bar
+from needlepoint.cli.options import NOT_CONVERGED, Address, AsJson, Memory, Workers
 from needlepoint.core.text.jsonio import dumps
 
 if TYPE_CHECKING:
+    from needlepoint.cli.watching import Watch
     from needlepoint.core.answers.comparison import Row
     from needlepoint.papers.runner import Reproduced
+    from needlepoint.papers.work import Queue
+    from needlepoint.studies.execution.executors import Executor
 
 
 def figures(as_json: AsJson = False) -> None:
@@ -43,11 +45,17 @@ def agreement_line(rows: Sequence[Row]) -> str:
     return f", {len(firm)} comparisons, largest |z| {abs(worst.z):.2f}{kind}{others}"
 
 
+FEW = 20
+"""Units up to which figures are computed in this process: two workers take some five seconds of their own to start."""
+
+Where = Annotated[str | None, typer.Option("--executor", help="serial, processes or dask; by itself all cores")]
+
+
 def reproduce(
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Figures to draw; none is all")] = None,
     full: Annotated[bool, typer.Option("--full/--quick", help="The papers' sizes, or reduced ones")] = False,
     out: Annotated[Path, typer.Option(help="Folder for pictures, numbers and the report")] = Path("out"),
-    executor: How = "serial",
+    executor: Where = None,
     workers: Workers = None,
     memory: Memory = None,
     address: Address = None,
@@ -55,42 +63,48 @@ def reproduce(
 ) -> None:
     """Draw figures with training over theory, and write report.html and agreement.csv.
 
-    Finished points are kept in points.sqlite in the folder: an interrupted run goes on where it was, and the report
-    covers everything that is there, whichever run has computed it.
+    All cores compute, and the report is written after every figure. Finished points are kept in points.sqlite in the
+    folder: an interrupted run goes on where it was, and the report covers everything that is there, whichever run has
+    computed it.
     """
-    from needlepoint.papers.figures import figure
+    from needlepoint.papers.figures import figure, headlines_first
     from needlepoint.papers.figures import figures as registered
 
-    wanted = [figure(name) for name in dict.fromkeys(ids or registered())]
-    from needlepoint.papers.folder import everything, remember, strangers
-    from needlepoint.papers.runner import reproduce as reproduce_figure
+    wanted = [figure(name) for name in dict.fromkeys(ids or headlines_first(registered()))]
+    from needlepoint.cli.drawing import Drawer, write_pages
+    from needlepoint.cli.watching import Watch, watched
+    from needlepoint.papers.folder import everything, strangers
     from needlepoint.papers.runner import writable
-    from needlepoint.studies.execution.executors import executor_named, started
+    from needlepoint.papers.work import Asked, Queue, compute_all
+    from needlepoint.studies.execution.executors import started
     from needlepoint.studies.storage.store import Store
 
     writable(out)
     size = "full" if full else "quick"
     every = [*wanted, *(f for f in registered().values() if f not in wanted)]
-    done = []
-    chosen = executor_named(executor, workers=workers, memory=memory, address=address)
     kept = out / "points.sqlite"
-    with interruptible(kept) as check, Store(kept) as store, started(chosen):
-        for i, one in enumerate(wanted):
-            head = f"[{i + 1}/{len(wanted)}] {one.id}"
-            with progress_bar(head) as update:
+    with interruptible(kept) as check, Store(kept) as store:
+        queue = Queue([Asked(one.points(size), one, size) for one in wanted], store)
+        chosen = _executor(executor, queue, workers=workers, memory=memory, address=address)
+        watch = Watch(len(wanted), getattr(chosen, "workers", None) or 1)
+        watch.show(queue)
+        with watched(watch) as say:
+            say(_plan(queue, watch))
 
-                def say(text: str, fraction: float, head: str = head, update: Any = update) -> None:
-                    update(fraction, f"{head}: {text}")
-                    check()
+            def tell(one: Reproduced) -> None:
+                watch.drawn += 1
+                head = f"[{watch.drawn}/{len(wanted)}] {one.figure.id}"
+                say("\n  ".join([f"{head}: {one.seconds:.1f} s{agreement_line(one.agreement)}", *one.troubles]))
 
-                done.append(reproduce_figure(one, size, out, say, store, chosen))
-            remember(store, done[-1])
-            # the report is written after every figure, so that it has what is finished even if the rest is stopped
-            _write_pages(out, everything(store, every, out, done, thorough=False))
-            print(f"{head}: {done[-1].seconds:.1f} s{agreement_line(done[-1].agreement)}", file=sys.stderr)
-            for trouble in done[-1].troubles:
-                print(f"  {trouble}", file=sys.stderr)
-        _write_pages(out, everything(store, every, out, done), strangers(store, every))
+            def stored(queue: Queue) -> None:
+                watch.show(queue)
+                drawer.check()
+                check()
+
+            with started(chosen), Drawer(kept, out, every, tell) as drawer:
+                compute_all(queue, store, chosen, drawer.draw, stored)
+        done = sorted(drawer.done, key=lambda one: wanted.index(one.figure))
+        write_pages(out, everything(store, every, out, done), strangers(store, every))
     files = [str(f) for r in done for f in r.files] + [str(out / "agreement.csv"), str(out / "report.html")]
     if as_json:
         rows = [{"figure": r.figure.id, **vars(row)} for r in done for row in r.agreement]
@@ -103,14 +117,26 @@ def reproduce(
         raise typer.Exit(NOT_CONVERGED)
 
 
-def _write_pages(out: Path, shown: Sequence[Reproduced], others: int = 0) -> None:
-    """Write report.html and agreement.csv of everything that the folder holds."""
-    from needlepoint import __version__
-    from needlepoint.papers.report import write_report
-    from needlepoint.papers.runner import write_agreement
+def _executor(name: str | None, queue: Queue, **options: Any) -> Executor:
+    """Return the executor asked for; if none is, all cores, or this process where there is little to compute."""
+    from needlepoint.studies.execution.executors import executor_named
+    from needlepoint.studies.execution.machine import cores
 
-    write_agreement(out / "agreement.csv", shown)
-    write_report(out / "report.html", shown, __version__, others)
+    if name is None:
+        given = any(value is not None for value in options.values())
+        name = "processes" if given or (queue.units > FEW and cores() > 1) else "serial"
+    return executor_named(name, **options)
+
+
+def _plan(queue: Queue, watch: Watch) -> str:
+    """Return the first line that is shown: what will be done, by how many, and how long it takes, roughly."""
+    from needlepoint.cli.watching import duration
+
+    figures = f"{watch.figures} figure{'s' * (watch.figures > 1)}"
+    if not queue.total:
+        return f"{figures}: all points are there, so that they are only drawn."
+    hands = f"{watch.workers} processes" if watch.workers > 1 else "one process"
+    return f"{figures}: {queue.total:,} points to compute by {hands}, about {duration(watch.left)}."
 
 
 def cite(

@@ -12,13 +12,9 @@ import typer
 from needlepoint.cli.options import (
     NOT_CONVERGED,
     AsJson,
-    Changes,
-    Learner,
-    Model,
     Picture,
     Seed,
     SpecFile,
-    Task,
     check_target,
     progress_bar,
     read_specs,
@@ -31,6 +27,13 @@ if TYPE_CHECKING:
     from needlepoint.core.results import Prediction
 
 MODEL = "TiedAttention()"
+IndexedTask = Annotated[
+    str | None, typer.Option(help='As in Python: "AttentionIndexed(2, Wishart(0.5), noise_var=0.5)"')
+]
+IndexedModel = Annotated[str | None, typer.Option(help='"TiedAttention()" or "DirectAttention()"', show_default=MODEL)]
+IndexedChanges = Annotated[
+    list[str] | None, typer.Option("--set", help="Change a field: task.noise_var=0.1 (repeatable)")
+]
 LEVELS = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 
 _SENTENCES = {
@@ -50,12 +53,10 @@ _SENTENCES = {
 
 
 def thresholds(
-    task: Annotated[str | None, typer.Option(help='"AttentionIndexed(2, Wishart(0.5), noise_var=0.5)"')] = None,
-    model: Annotated[
-        str | None, typer.Option(help='"TiedAttention()" or "DirectAttention()"', show_default=MODEL)
-    ] = None,
+    task: IndexedTask = None,
+    model: IndexedModel = None,
     spec: SpecFile = None,
-    changes: Changes = None,
+    changes: IndexedChanges = None,
     as_json: AsJson = False,
 ) -> None:
     """How many sequences are too many to fit, and how many it takes to find the target."""
@@ -63,7 +64,8 @@ def thresholds(
     import needlepoint as ndl
 
     attention = attention or ndl.TiedAttention()
-    found = ndl.thresholds(asked, attention)
+    with progress_bar("thresholds"):
+        found = ndl.thresholds(asked, attention)
     values = {name: getattr(found, name) for name in _SENTENCES}
     said = {name: _SENTENCES[name][math.isinf(float(value))] for name, value in values.items()}
     if as_json:
@@ -81,11 +83,13 @@ def thresholds(
 
 
 def spectrum(
-    task: Task = None,
-    model: Model = None,
-    learner: Learner = None,
+    task: IndexedTask = None,
+    model: IndexedModel = None,
+    learner: Annotated[
+        str | None, typer.Option(help='"Ridge(alpha=0.5, lam=0.05)" or, without a model, "BayesOptimal(alpha=0.5)"')
+    ] = None,
     spec: SpecFile = None,
-    changes: Changes = None,
+    changes: IndexedChanges = None,
     d: Annotated[int | None, typer.Option(help="Also what d sorted eigenvalues are compared with", min=1)] = None,
     plot: Picture = None,
     table: Annotated[Path | None, typer.Option("--csv", help="Write the density: a .csv file of x, density")] = None,
@@ -104,8 +108,7 @@ def spectrum(
         )
     if attention is None and not isinstance(chosen, ndl.BayesOptimal):
         attention = ndl.TiedAttention()
-    with progress_bar("predict") as update:
-        prediction = ndl.predict(asked, attention, chosen, seed=seed, throw=False, progress=update)
+    prediction = ndl.predict(asked, attention, chosen, seed=seed, throw=False, progress=True)
     law = prediction.spectrum
     if law is None:
         raise InvalidParameter(

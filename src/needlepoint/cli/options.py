@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.errors import InvalidParameter, one_line
+from needlepoint.core.progress import watched
 
 if TYPE_CHECKING:
     from needlepoint.core.specs import Spec
@@ -18,11 +20,24 @@ if TYPE_CHECKING:
 BAD_INPUT, NOT_CONVERGED = 2, 3
 PICTURES = (".png", ".pdf", ".svg")
 
-Task = Annotated[str | None, typer.Option(help='As in Python: "SpikedSLR(tokens=10, snr=200, relevant_std=sqrt(0.5))"')]
-Model = Annotated[str | None, typer.Option(help='"KeyValueAttention(Erf(scale=0.1), unit_norm=True)"; none for Bayes')]
-Learner = Annotated[str | None, typer.Option(help='"Population()", "BayesOptimal(d=20)", "ProjectedDescent(...)"')]
+Task = Annotated[str | None, typer.Option(help='As in Python: "SpikedSLR(tokens=3, snr=2)"; see `needlepoint tasks`')]
+Model = Annotated[
+    str | None,
+    typer.Option(help='"KeyValueAttention(Softmax())"; leave it out for BayesOptimal; see `needlepoint models`'),
+]
+Learner = Annotated[
+    str | None, typer.Option(help='"Population()", "Ridge(alpha=5, lam=0.1)"; see `needlepoint learners`')
+]
+Activations = Annotated[
+    Path | None,
+    typer.Option(
+        "--activations",
+        help="Python file with activations of your own, @ndl.activation(...). The file is RUN as a program: name one "
+        "that you trust",
+    ),
+]
 SpecFile = Annotated[Path | None, typer.Option("--spec", help="TOML or JSON file with task, model, learner")]
-Changes = Annotated[list[str] | None, typer.Option("--set", help="Change a field: learner.lr=0.001 (repeatable)")]
+Changes = Annotated[list[str] | None, typer.Option("--set", help="Change a field: task.snr=4 (repeatable)")]
 Seed = Annotated[int, typer.Option(help="Seed of what is random", min=0, max=2**63 - 1)]
 Tol = Annotated[float | None, typer.Option(help="How well the answer is to be known; none is the solver's own choice")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output")]
@@ -45,11 +60,13 @@ def read_specs(
     changes: list[str] | None,
     *,
     needed: Sequence[str] = ("task", "learner"),
+    activations: Path | None = None,
 ) -> tuple[Any, Spec | None, Any]:
     """Return task, model and learner from options, which take precedence over a file; those `needed` must be given."""
     import needlepoint.specs_by_name  # noqa: F401
     from needlepoint.core.text.parsing import combine, read_spec_file
 
+    run_activations(activations)
     document = read_spec_file(spec) if spec is not None else {}
     parts = combine(document, {"task": task, "model": model, "learner": learner}, changes or [])
     for name in needed:
@@ -58,24 +75,48 @@ def read_specs(
     return parts["task"], parts["model"], parts["learner"]
 
 
-@contextmanager
-def progress_bar(text: str) -> Iterator[Any]:
-    """Yield a function of the fraction done, which shows a progress bar if standard error is a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+def run_activations(path: Path | None) -> None:
+    """Run a user's file, which names activations; raise one sentence if that fails or it names none.
 
-    console = Console(stderr=True)
-    if not console.is_terminal:  # no bar is made, because older versions of rich print a line even for a disabled one
-        yield lambda fraction, description=None: None
+    The module has the name of the file and its folder is searched first, so that worker processes can import it.
+    """
+    if path is None:
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        row = bar.add_task(text, total=1.0)
+    import importlib.util
 
-        def update(fraction: float, description: str | None = None) -> None:
-            bar.update(row, completed=fraction, description=description or text)
+    import needlepoint.specs_by_name  # noqa: F401
+    from needlepoint.core.specs import names
 
-        yield update
+    where, stem = f"--activations {path}", path.stem
+    if not path.is_file() or path.suffix != ".py":
+        raise InvalidParameter(f"{where}: this must be a Python file that exists, such as my_activations.py.")
+    other = importlib.util.find_spec(stem) if stem.isidentifier() else None
+    if not stem.isidentifier() or (other is not None and path.resolve() != Path(other.origin or ".").resolve()):
+        raise InvalidParameter(
+            f"{where}: a module is called {stem} already, or it cannot be the name of one; call the file otherwise, "
+            "such as my_activations.py."
+        )
+    known = set(names("activation"))
+    spec = importlib.util.spec_from_file_location(stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[stem] = module
+    sys.path.insert(0, str(path.absolute().parent))
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise InvalidParameter(f"{where}: running the file failed: {one_line(error)}") from None
+    if not set(names("activation")) - known:
+        raise InvalidParameter(
+            f"{where}: the file names no activation; write @ndl.activation('mine') above a function."
+        )
+
+
+def progress_bar(text: str) -> AbstractContextManager[Any]:
+    """Return a context with a function of the fraction done and what is done, shown on standard error: a bar on a
+    terminal, a line every few seconds elsewhere."""
+    return watched(text, True)
 
 
 def check_target(path: Path | None, kinds: Sequence[str] = PICTURES) -> None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from needlepoint.cli.interrupts import Check, interruptible
+from needlepoint.cli.examples import below
+from needlepoint.cli.interrupts import interruptible
 from needlepoint.cli.options import (
     NOT_CONVERGED,
     PICTURES,
+    Activations,
     Address,
     AsJson,
     Changes,
@@ -24,6 +23,7 @@ from needlepoint.cli.options import (
     StoreFile,
     Workers,
     check_target,
+    run_activations,
 )
 from needlepoint.core.errors import InvalidParameter, NeedlepointError, one_line
 from needlepoint.core.text.jsonio import dumps
@@ -31,8 +31,6 @@ from needlepoint.core.text.jsonio import dumps
 if TYPE_CHECKING:
     from needlepoint.studies.execution.running import Tally
     from needlepoint.studies.study import Study
-
-_LINES = 5.0  # seconds between lines of progress where standard error is not a terminal
 
 study_app = typer.Typer(help="Look at stored studies.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -45,6 +43,7 @@ def sweep(
     address: Address = None,
     store: Annotated[Path | None, typer.Option(help="Where points are kept; the study's name with .sqlite")] = None,
     changes: Changes = None,
+    activations: Activations = None,
     retry: Annotated[bool, typer.Option("--retry", help="Try points again that failed")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask, however many points there are")] = False,
     plot: Picture = None,
@@ -58,6 +57,7 @@ def sweep(
     from needlepoint.studies.study import Study
     from needlepoint.studies.sweeps import Sweep
 
+    run_activations(activations)
     arguments, drawing = read_study(file, changes or [])
     check_target(plot)
     definition = Sweep.of(**arguments, limit=float("inf"), thorough=False)
@@ -69,8 +69,8 @@ def sweep(
         _say_what_is_there(study, path)
         study.store.put_meta("study", definition.to_json())
         study.store.put_meta("plot", drawing)
-        with interruptible(path) as check, _display(check) as report:
-            tally = study.run(chosen, retry=retry, report=report)
+        with interruptible(path) as check:
+            tally = study.run(chosen, retry=retry, report=lambda _: check(), progress=True)
         if plot is not None:
             _draw(study, drawing, plot)
         _summary(study, path, tally, plot, as_json)
@@ -111,53 +111,6 @@ def _confirm(points: int, limit: int, yes: bool) -> None:
         raise InvalidParameter("nothing was computed.")
 
 
-@contextlib.contextmanager
-def _display(check: Check) -> Iterator[Callable[[Tally], None]]:
-    """Yield a function that shows a Tally: as a bar on a terminal, else as a line every `_LINES` seconds.
-
-    `check` is called after every report, so that Ctrl-C takes effect.
-    """
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        said = time.monotonic()
-
-        def line(tally: Tally) -> None:
-            nonlocal said
-            ended = tally.done >= tally.total and tally.done > tally.reused
-            if time.monotonic() - said >= _LINES or ended:
-                said = time.monotonic()
-                print(_line(tally), file=sys.stderr, flush=True)
-            check()
-
-        yield line
-        return
-    columns = (BarColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console, transient=True) as bar:
-        row = bar.add_task("the first points are under way", total=1.0)
-
-        def update(tally: Tally) -> None:
-            bar.update(row, completed=tally.done, total=max(tally.total, 1), description=_line(tally))
-            check()
-
-        yield update
-
-
-def _line(tally: Tally) -> str:
-    left = f", {_duration(tally.left)} left" if tally.left < float("inf") else ""
-    return (
-        f"{tally.done:,}/{tally.total:,} points, {tally.failed} failed, {tally.flagged} flagged, "
-        f"{tally.rate:.3g}/s{left}, last {tally.last}"
-    )
-
-
-def _duration(seconds: float) -> str:
-    hours, minutes = divmod(round(seconds) // 60, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {round(seconds) % 60:02d} s"
-
-
 def _summary(study: Study, path: Path, tally: Tally, plot: Path | None, as_json: bool) -> None:
     failures = study.failures() if tally.failed else []
     worst = study.worst if study.definition.also else None
@@ -186,7 +139,7 @@ def _draw(study: Study, drawing: dict[str, Any], path: Path) -> None:
     plot(study, **drawing, path=path)
 
 
-@study_app.command("ls")
+@study_app.command("ls", epilog=below("study ls"))
 def ls(
     folder: Annotated[Path, typer.Argument(help="Where to look for stores")] = Path(),
     as_json: AsJson = False,
@@ -230,11 +183,12 @@ def _paths(document: Any, path: Path) -> list[str]:
     return paths
 
 
-@study_app.command("show")
-def show(path: StoreFile, as_json: AsJson = False) -> None:
+@study_app.command("show", epilog=below("study show"))
+def show(path: StoreFile, activations: Activations = None, as_json: AsJson = False) -> None:
     """A study, how far it is, and what failed."""
     from needlepoint.studies.study import open_study
 
+    run_activations(activations)
     with open_study(path, readonly=True) as study:
         failures = study.failures()
         seconds, older = study.store.seconds(), _older(study.store.counts())
@@ -254,15 +208,17 @@ def show(path: StoreFile, as_json: AsJson = False) -> None:
             print(f"  ... and {len(failures) - 20} more")
 
 
-@study_app.command("export")
+@study_app.command("export", epilog=below("study export"))
 def export(
     path: StoreFile,
     out: Annotated[Path, typer.Argument(help="A .csv, .nc, .png, .pdf or .svg file")],
+    activations: Activations = None,
 ) -> None:
     """Write a study as a table (.csv), as labelled arrays (.nc) or as a picture."""
     from needlepoint.studies.study import open_study
 
     check_target(out, (".csv", ".nc", *PICTURES))
+    run_activations(activations)
     with open_study(path, readonly=True) as study:
         if out.suffix.lower() == ".csv":
             study.to_csv(out)
@@ -284,7 +240,7 @@ def _kept_drawing(study: Study) -> dict[str, Any]:
     return kept
 
 
-@study_app.command("prune")
+@study_app.command("prune", epilog=below("study prune"))
 def prune(path: StoreFile, as_json: AsJson = False) -> None:
     """Remove the points of other versions of the numbers; those of this version stay."""
     from needlepoint.studies.storage.store import Store
@@ -294,21 +250,23 @@ def prune(path: StoreFile, as_json: AsJson = False) -> None:
     print(dumps({"removed": removed}) if as_json else f"{path}: {removed} points removed")
 
 
-@study_app.command("retry")
+@study_app.command("retry", epilog=below("study retry"))
 def retry(
     path: StoreFile,
     executor: How = "serial",
     workers: Workers = None,
     memory: Memory = None,
     address: Address = None,
+    activations: Activations = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute again what failed, is damaged or of another version of the numbers, and what is missing."""
     from needlepoint.studies.execution.executors import executor_named
     from needlepoint.studies.study import open_study
 
+    run_activations(activations)
     chosen = executor_named(executor, workers=workers, memory=memory, address=address)
     with open_study(path) as study:
-        with interruptible(path) as check, _display(check) as report:
-            tally = study.run(chosen, retry=True, report=report)
+        with interruptible(path) as check:
+            tally = study.run(chosen, retry=True, report=lambda _: check(), progress=True)
         _summary(study, path, tally, None, as_json)

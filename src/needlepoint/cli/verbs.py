@@ -10,6 +10,7 @@ import typer
 
 from needlepoint.cli.options import (
     NOT_CONVERGED,
+    Activations,
     AsJson,
     At,
     Changes,
@@ -23,7 +24,6 @@ from needlepoint.cli.options import (
     Task,
     Tol,
     check_target,
-    progress_bar,
     read_specs,
 )
 from needlepoint.core.errors import InvalidParameter
@@ -57,6 +57,7 @@ def predict(
     learner: Learner = None,
     spec: SpecFile = None,
     changes: Changes = None,
+    activations: Activations = None,
     seed: Seed = 0,
     tol: Tol = None,
     plot: Picture = None,
@@ -64,11 +65,10 @@ def predict(
 ) -> None:
     """The answer of the theory, with its numerical error."""
     check_target(plot)
-    specs = read_specs(task, model, learner, spec, changes)
+    specs = read_specs(task, model, learner, spec, changes, activations=activations)
     import needlepoint as ndl
 
-    with progress_bar("predict") as update:
-        result = ndl.predict(*specs, seed=seed, tol=tol, throw=False, progress=update)
+    result = ndl.predict(*specs, seed=seed, tol=tol, throw=False, progress=True)
     _show(result, plot, as_json)
 
 
@@ -79,6 +79,7 @@ def simulate(
     learner: Learner = None,
     spec: SpecFile = None,
     changes: Changes = None,
+    activations: Activations = None,
     repeats: Repeats = 16,
     samples: Samples = 20_000,
     overlaps: At = None,
@@ -88,12 +89,11 @@ def simulate(
 ) -> None:
     """The same answer by sampling and training with d-dimensional vectors."""
     check_target(plot)
-    specs = read_specs(task, model, learner, spec, changes)
+    specs = read_specs(task, model, learner, spec, changes, activations=activations)
     import needlepoint as ndl
 
     options: dict[str, Any] = {"repeats": repeats, "samples": samples, "seed": seed, "overlaps": _overlaps(overlaps)}
-    with progress_bar("simulate") as update:
-        result = ndl.simulate(*specs, d=d, progress=update, **options)
+    result = ndl.simulate(*specs, d=d, progress=True, **options)
     _show(result, plot, as_json)
 
 
@@ -104,6 +104,7 @@ def compare(
     learner: Learner = None,
     spec: SpecFile = None,
     changes: Changes = None,
+    activations: Activations = None,
     repeats: Repeats = 16,
     samples: Samples = 20_000,
     seed: Seed = 0,
@@ -113,11 +114,10 @@ def compare(
 ) -> None:
     """Theory and simulation side by side, with z-scores."""
     check_target(plot)
-    specs = read_specs(task, model, learner, spec, changes)
+    specs = read_specs(task, model, learner, spec, changes, activations=activations)
     import needlepoint as ndl
 
-    with progress_bar("predict") as update:
-        prediction = ndl.predict(*specs, seed=seed, tol=tol, throw=False, progress=update)
+    prediction = ndl.predict(*specs, seed=seed, tol=tol, throw=False, progress=True)
     if not prediction.status.ok:
         print(dumps({"prediction": prediction, "measurements": [], "comparison": None}) if as_json else prediction)
         _draw(prediction, (), plot, as_json)
@@ -126,21 +126,9 @@ def compare(
     resolved = prediction.resolved or specs
     found = prediction.overlaps if type(specs[2]).__name__ == "Population" else None
     chosen = found if isinstance(found, ndl.Overlaps) else None
-    measurements = []
-    for size in d:
-        with progress_bar(f"simulate d={size}") as update:
-            measurements.append(
-                ndl.simulate(
-                    *resolved,
-                    d=size,
-                    repeats=repeats,
-                    samples=samples,
-                    seed=seed + 1,
-                    overlaps=chosen,
-                    progress=update,
-                )
-            )
-    comparison = ndl.compare(prediction, measurements)
+    options: dict[str, Any] = {"repeats": repeats, "samples": samples, "seed": seed + 1, "overlaps": chosen}
+    measurements = [ndl.simulate(*resolved, d=size, progress=True, **options) for size in d]
+    comparison = ndl.compare(prediction, measurements, progress=True)
     if as_json:
         print(dumps({"prediction": prediction, "measurements": measurements, "comparison": comparison}))
     else:

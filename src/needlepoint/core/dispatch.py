@@ -10,11 +10,11 @@ from __future__ import annotations
 import importlib
 import itertools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from needlepoint.core.errors import InvalidParameter, NoTheory, shown
-from needlepoint.core.kinds import is_whole
+from needlepoint.core.kinds import is_traced, is_whole
 from needlepoint.core.specs import Spec
 
 Key = tuple[str, type, type, type]
@@ -35,36 +35,79 @@ def rule(verb: str, task: type[Spec], model: type[Spec] | None, learner: type[Sp
     return register
 
 
-def load(package: str, modules: Sequence[str]) -> None:
-    """Import these modules of a package, whose decorators fill the table."""
-    for module in modules:
-        importlib.import_module(f"{package}.{module}")
+def load(
+    package: str, modules: Mapping[str, Sequence[str]], task: Spec | None = None, learner: Spec | None = None
+) -> None:
+    """Import the modules of a package that answer for this task and this learner; their decorators fill the table.
+
+    `modules` has, for each module, the names of the tasks and learners that it has rules for. Without a task and a
+    learner all are imported. A first answer should not wait for rules that it does not need.
+    """
+    asked = {type(part).__name__ for part in (task, learner) if part is not None}
+    for module, names in modules.items():
+        if asked <= set(names):
+            importlib.import_module(f"{package}.{module}")
 
 
-def find(verb: str, task: Spec, model: Spec | None, learner: Spec) -> Callable[..., Any]:
-    """Return the most specific rule; where there is none, raise NoTheory and name the nearest rules."""
+def find(
+    verb: str, task: Spec, model: Spec | None, learner: Spec, load_all: Callable[[], None] | None = None
+) -> Callable[..., Any]:
+    """Return the most specific rule; where there is none, raise NoTheory and name the nearest rules.
+
+    `load_all` fills the table where only a part of it was loaded; it is called before a rule is said to be missing.
+    """
     asked = (type(task), type(model), type(learner))
     orders = [sum(distance) for distance in itertools.product(*(range(len(_lineage(t))) for t in asked))]
     lineages = itertools.product(*(_lineage(t) for t in asked))
     for _, (a, b, c) in sorted(zip(orders, lineages, strict=True), key=lambda pair: pair[0]):
         if (verb, a, b, c) in _RULES:
             return _RULES[verb, a, b, c]
+    if load_all is not None:
+        load_all()
+        return find(verb, task, model, learner)
     raise NoTheory(_miss(verb, asked))
 
 
 def check_question(verb: str, task: Any, model: Any, learner: Any, seed: Any) -> None:
     """Check the arguments that all verbs share, before a rule is looked up; raises InvalidParameter."""
+    check_untraced(verb)
     if not is_whole(seed) or not 0 <= seed < 2**63:
         raise InvalidParameter(f"{verb}(seed={shown(seed)}): seed must be a whole number from 0 to 2**63 - 1.")
-    for part, family in ((task, "task"), (model, "model"), (learner, "learner")):
-        absent = part is None and family == "model"
-        if isinstance(part, type):
-            raise InvalidParameter(
-                f"{verb}({family}={shown(part)}): this is a class, not a {family}; write {part.__name__}(...), as in "
-                f"`needlepoint {family}s`."
-            )
-        if not absent and getattr(part, "family", None) != family:
-            raise InvalidParameter(f"{verb}({family}={shown(part)}): this is not a {family}.")
+    check_part(verb, "task", task)
+    if model is not None:
+        check_part(verb, "model", model)
+    check_part(verb, "learner", learner)
+
+
+def check_part(verb: str, family: str, part: Any) -> None:
+    """Check that an argument is a spec of the family; raises InvalidParameter, which says what to write instead."""
+    found = getattr(part, "family", None)
+    if found == family and not isinstance(part, type):
+        return
+    where = f"{verb}({family}={shown(part)})"
+    name = shown(part) if isinstance(part, type) else type(part).__name__
+    if (found, family) == ("activation", "model"):
+        raise InvalidParameter(f"{where}: this is an activation, not a model; write KeyValueAttention({name}(...)).")
+    if isinstance(part, type):
+        raise InvalidParameter(
+            f"{where}: this is a class, not a {family}; write {name}(...), as in `needlepoint {family}s`."
+        )
+    if found in ("task", "model", "learner"):
+        raise InvalidParameter(f"{where}: this is a {found}, not a {family}; the order is task, model, learner.")
+    raise InvalidParameter(f"{where}: this is not a {family}.")
+
+
+def check_untraced(verb: str) -> None:
+    """Raise one sentence inside a user's jax.jit, where an answer could not become a number."""
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return
+    numpy = importlib.import_module("jax.numpy")
+    if is_traced(numpy.zeros(())):  # inside jax.jit everything is traced, also what depends on nothing
+        raise InvalidParameter(
+            f"{verb}: it was called inside jax.jit, through which needlepoint cannot be called, because its answers "
+            "are plain numbers; call it outside, and hand the number in."
+        )
 
 
 def check_tolerance(verb: str, tol: Any) -> None:

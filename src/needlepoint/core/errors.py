@@ -7,14 +7,18 @@ import math
 from collections.abc import Iterable
 
 _LONGEST = 300  # characters; a longer value is shortened in an error message
+_MOST = 1200  # characters of a whole message, whatever it quotes
 
 
 class NeedlepointError(Exception):
-    """Base of everything this library raises on purpose.
+    """Base of everything this library raises on purpose; a message that quotes very long input is shortened.
 
     >>> issubclass(ndl.InvalidParameter, ndl.NeedlepointError)
     True
     """
+
+    def __init__(self, message: str = ""):
+        super().__init__(brief(message))
 
 
 class InvalidParameter(NeedlepointError, ValueError):
@@ -84,6 +88,14 @@ def shown(value: object) -> str:
         return f"<integer of {math.floor(value.bit_length() * math.log10(2)) + 1:,} digits>"
     text = " ".join(text.split()) if "\n" in text else text
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 60]} ... {text[-60:]}"
+
+
+def brief(message: str) -> str:
+    """Return a message with its middle left out where it is very long, so that its reason and next step are seen."""
+    if len(message) <= _MOST:
+        return message
+    half = _MOST // 2 - 50
+    return f"{message[:half]} ... ({len(message) - 2 * half:,} characters left out) ... {message[-half:]}"
 
 
 def one_line(error: BaseException) -> str:

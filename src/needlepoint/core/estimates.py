@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, TypeGuard
 
 import numpy as np
 
-from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.errors import InvalidParameter, shown
 from needlepoint.core.text.digits import with_error
 
 Kind = Literal["numerical", "stderr"]
@@ -48,7 +48,7 @@ class Estimate:
         object.__setattr__(self, "error", float(self.error))
         if self.kind not in ("numerical", "stderr"):
             raise InvalidParameter(
-                f"Estimate(kind={self.kind!r}): kind must be 'numerical' (a bound) or 'stderr' (one standard error)."
+                f"Estimate(kind={shown(self.kind)}): kind must be 'numerical' (a bound) or 'stderr' (a standard error)."
             )
         if math.isnan(self.error):
             raise InvalidParameter("Estimate(error=nan): error must be >= 0 (it is a size; inf says it is unknown).")
@@ -170,6 +170,10 @@ class Estimate:
 
     def __str__(self) -> str:
         return with_error(self.value, self.error)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: value and error, as `print` does."""
+        return str(self)
 
     def to_json(self) -> dict[str, Any]:
         from needlepoint.core.text.jsonio import number

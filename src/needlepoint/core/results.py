@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from needlepoint.core.answers.spectra import Spectrum, TrainedSpectrum
+from needlepoint.core.errors import shown
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.overlaps import OFF_MANIFOLD, IndexedOverlaps, Overlaps
 from needlepoint.core.specs import Spec, spec_id
@@ -109,7 +110,7 @@ class Result(Showing):
         if name in metrics:
             return metrics[name]
         have = ", ".join(metrics) or "none"
-        raise AttributeError(f"{type(self).__name__} has no metric {name!r}; it has {have}.")
+        raise AttributeError(f"{type(self).__name__} has no metric {shown(name)}; it has {have}.")
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self.metrics})
@@ -152,13 +153,16 @@ class Result(Showing):
         return [{"metric": n, "value": e.value, "error": e.error, "kind": e.kind} for n, e in self.metrics.items()]
 
     def _repr_html_(self) -> str:
-        return table(self._lines(), caption=f"{type(self).__name__}: {self.task!r}, {self.model!r}, {self.learner!r}")
+        return table(self._lines(), caption=self._question())
+
+    def _question(self) -> str:
+        """Return the specs on one line; those with very many numbers are shortened."""
+        return f"{type(self).__name__}: {shown(self.task)}, {shown(self.model)}, {shown(self.learner)}"
 
     def __str__(self) -> str:
         lines = self._lines()
         wide = max(13, *(len(name) for name, _ in lines))
-        head = f"{type(self).__name__}: {self.task!r}, {self.model!r}, {self.learner!r}"
-        return "\n".join([head, *(f"  {name:<{wide}} {text}" for name, text in lines)])
+        return "\n".join([self._question(), *(f"  {name:<{wide}} {text}" for name, text in lines)])
 
     __repr__ = __str__
 
@@ -226,7 +230,7 @@ class Prediction(Result):
                 f"{name} by {100 * share:.{0 if share > 0.1 else 1}f} %" for name, share in self.doubt.items()
             )
             lines.append(("may be off", shares))
-        return lines + [("resolved", repr(r)) for r, a in zip(self.resolved or asked, asked, strict=True) if r != a]
+        return lines + [("resolved", shown(r)) for r, a in zip(self.resolved or asked, asked, strict=True) if r != a]
 
     def _document(self) -> dict[str, Any]:
         resolved = self.resolved or (self.task, self.model, self.learner)

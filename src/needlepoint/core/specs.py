@@ -72,8 +72,8 @@ class Nested(Kind):
 # --- declaring fields -------------------------------------------------------------------------
 
 
-def _declare(kind: Kind, default: Any) -> Any:
-    return dataclasses.field(default=default, metadata={"kind": kind})
+def _declare(kind: Kind, default: Any, later: bool = False) -> Any:
+    return dataclasses.field(default=default, metadata={"kind": kind, "later": later})
 
 
 def real(
@@ -94,8 +94,10 @@ def count(*, lo: int = 1, free: bool = False, default: Any = _REQUIRED, why: str
     return _declare(Count(lo, free, why), default)
 
 
-def flag(*, default: Any = _REQUIRED, why: str = "") -> Any:
-    return _declare(Flag(why), default)
+def flag(*, default: Any = _REQUIRED, why: str = "", later: bool = False) -> Any:
+    """Declare a flag. With `later` it is left out of JSON at its default: specs that were stored before the field
+    existed keep their ids."""
+    return _declare(Flag(why), default, later)
 
 
 def choice(*options: str, default: Any = _REQUIRED, why: str = "") -> Any:
@@ -182,7 +184,11 @@ class Spec:
         """Check conditions that involve several fields; raises InvalidParameter. Subclasses override it."""
 
     def to_json(self) -> dict[str, Any]:
-        fields = {f.name: f.metadata["kind"].to_json(getattr(self, f.name)) for f in declared(type(self))}
+        fields = {
+            f.name: f.metadata["kind"].to_json(getattr(self, f.name))
+            for f in declared(type(self))
+            if not (f.metadata["later"] and getattr(self, f.name) == f.default)
+        }
         return {"type": type(self).__name__, **fields}
 
     @property

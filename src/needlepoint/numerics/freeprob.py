@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from scipy import interpolate
+import scipy
 
 from needlepoint.numerics import wishart_series
 from needlepoint.numerics.gaussian import legendre_rule
@@ -112,7 +112,7 @@ class FreeSum(abc.ABC):
         panels = self.panels(delta)
         angle = np.linspace(0.0, np.pi, int(np.clip(2 * _MOST // len(panels), 17, _TABLE)))
         x, dx = _clustered(panels, angle, np.ones(angle.size))
-        mass = interpolate.CubicSpline(angle, self.density(x.ravel(), delta).reshape(x.shape) * dx, axis=1)
+        mass = scipy.interpolate.CubicSpline(angle, self.density(x.ravel(), delta).reshape(x.shape) * dx, axis=1)
         F = mass.antiderivative()(angle)  # (panels, table), from 0 in every panel
         ends = np.cumsum(F[:, -1])
         p = np.asarray(p, dtype=float) * ends[-1]
@@ -121,7 +121,7 @@ class FreeSum(abc.ABC):
         for i in np.unique(panel):
             mine = panel == i
             rises = np.r_[True, np.diff(np.maximum.accumulate(F[i])) > 0]
-            inverse = interpolate.PchipInterpolator(np.maximum.accumulate(F[i])[rises], angle[rises])
+            inverse = scipy.interpolate.PchipInterpolator(np.maximum.accumulate(F[i])[rises], angle[rises])
             left = p[mine] - (ends[i] - F[i, -1])
             at = inverse(np.clip(left, 0.0, F[i, rises][-1]))
             found[mine] = panels[i].mean() - np.diff(panels[i]) / 2 * np.cos(at)

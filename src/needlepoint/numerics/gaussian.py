@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
+
+from needlepoint.numerics.sobol import sobol_points
 
 REACH = 9.0
 """The trapezoid rule spans -REACH to REACH; the Gaussian mass beyond is 2e-19."""
@@ -56,7 +58,6 @@ def sobol_normals(dimension: int, log2_points: int, scrambles: int, seed: int) -
     rng = np.random.default_rng([seed, dimension, log2_points])
     blocks = []
     for _ in range(scrambles):
-        engine = stats.qmc.Sobol(dimension, scramble=True, rng=rng)
-        uniforms = engine.random_base2(log2_points)
+        uniforms = sobol_points(dimension, log2_points, rng)
         blocks.append(special.ndtri(np.clip(uniforms, 2.0**-60, 1 - 2.0**-53)))
     return np.stack(blocks)

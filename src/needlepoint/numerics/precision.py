@@ -8,7 +8,7 @@ from typing import ParamSpec, TypeVar
 
 import jax
 
-from needlepoint.core import forks
+from needlepoint.core import caching, forks
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -24,6 +24,7 @@ def float64(function: Callable[_P, _R]) -> Callable[_P, _R]:
     @functools.wraps(function)
     def scoped(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         forks.note_use()
+        caching.suggest()
         with jax.enable_x64(True):
             return function(*args, **kwargs)
 

@@ -19,12 +19,13 @@ from needlepoint.papers.attention_indexed_points import (
     TIED,
     TWO,
     asked,
+    dimensions,
     labelled,
     line,
     sizes,
     training,
 )
-from needlepoint.papers.figures import Drawing, Figure, Point, Record, Size, register
+from needlepoint.papers.figures import Drawing, Figure, Point, Record, Size, register, spread
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 from needlepoint.tasks.targets import Wishart
 
@@ -42,16 +43,15 @@ def _penalty(lam: float) -> str:
 def _error_points(size: Size) -> list[Point]:
     points = [Point("thresholds", TWO, TIED, label=_EDGE)]
     if size == "quick":
-        alphas = [0.02, 0.035, 0.06, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.6, 1.0, 3.0]
-        # at the weakest penalty the theory does not hold on the peak of the error, so training is done beside it
-        measured = {0.001: (0.06, 0.6), 0.02: (0.1, 0.3, 1.0), 0.1: (0.1,)}
+        alphas = spread(0.02, 3.0, 24, 0.06, 0.1, 0.2, 0.25, 0.3, 0.6, 1.0)
+        # at the weakest penalty the theory does not hold on the peak of the error, as training there shows (0.2)
+        measured = {0.001: (0.06, 0.2, 0.6), 0.02: (0.1, 0.3, 1.0), 0.1: (0.1, 0.6)}
     else:
-        alphas = sorted({*(0.02 * 150 ** (i / 20) for i in range(21)), 0.1, 0.2, 0.25, 0.3, 1.0})
+        alphas = spread(0.02, 3.0, 31, 0.1, 0.2, 0.25, 0.3, 1.0)
         measured = dict.fromkeys(_PENALTIES, (0.1, 0.2, 0.3, 1.0))
-    d = training(size)["d"]
     for lam in _PENALTIES:
         for alpha in alphas:
-            where = [d] if alpha in measured[lam] else []
+            where = dimensions(size) if alpha in measured[lam] else []
             points += asked(TWO, TIED, alpha, lam, f"errors, {_penalty(lam)}", alpha, size, where)
     return points
 
@@ -70,7 +70,7 @@ def _draw_errors(records: Sequence[Record]) -> Drawing:
         )
         rows += [row for _, mine in found for row in mine]
     tables = {"curves": (COLUMNS, rows), "thresholds": (["threshold", "alpha"], [[_EDGE, edge]])}
-    return Drawing(metric_panels([shown], measured=sizes(records)), tables)
+    return Drawing(metric_panels([shown], **sizes(records)), tables)
 
 
 register(
@@ -91,8 +91,8 @@ register(
 
 
 def _spectrum_points(size: Size) -> list[Point]:
-    d, alphas = training(size)["d"], (0.03, 0.1, 0.3, 1.0) if size == "quick" else (0.1, 0.3, 1.0, 3.0)
-    return [p for alpha in alphas for p in asked(TWO, TIED, alpha, PENALTY, "spectra", alpha, size, [d])]
+    alphas = (0.03, 0.1, 0.3, 1.0) if size == "quick" else (0.1, 0.3, 1.0, 3.0)
+    return [p for a in alphas for p in asked(TWO, TIED, a, PENALTY, "spectra", a, size, dimensions(size))]
 
 
 def _draw_spectra(records: Sequence[Record]) -> Drawing:
@@ -104,7 +104,7 @@ def _draw_spectra(records: Sequence[Record]) -> Drawing:
     for alpha in sorted({r.result.learner.alpha for r in records}):
         mine = [r.result for r in records if r.result.learner.alpha == alpha]
         (law,) = (r.spectrum for r in mine if isinstance(r, Prediction))
-        (run,) = (r for r in mine if isinstance(r, Measurement))
+        run = max((r for r in mine if isinstance(r, Measurement)), key=lambda r: r.d)
         assert law is not None
         assert run.spectrum is not None
         eigenvalues, rank = run.spectrum.eigenvalues, run.rank_fraction
@@ -119,7 +119,9 @@ def _draw_spectra(records: Sequence[Record]) -> Drawing:
         "eigenvalues": (["alpha", "order", "predicted", "trained", "error"], sorted_rows),
         "zeros": (["alpha", "predicted", "trained", "error", "d", "repeats"], zeros),
     }
-    trained = sizes(records).removesuffix(", ± standard error")
+    shown_d = max(r.result.d for r in records if isinstance(r.result, Measurement))
+    largest = [r for r in records if not isinstance(r.result, Measurement) or r.result.d == shown_d]
+    trained = sizes(largest)["measured"].removesuffix(", ± standard error")
     return Drawing(spectrum_panels(shown, columns=2, width=3.9, height=2.5, trained=trained), tables)
 
 
@@ -128,9 +130,9 @@ register(
         "indexed-spectra",
         "Spectra of the learned matrix",
         PAPER,
-        "Eigenvalues of the trained query-key matrix (bars) and the predicted law (line), with a share at exactly zero "
-        "(stem: predicted; ring: trained). From few sequences most of the spectrum is noise that the penalty cuts; "
-        "with more of them the target's own appears. Two tokens, target of rank d/2, noise 0.5, penalty 0.02.",
+        "Eigenvalues of the trained query-key matrix (bars) and the predicted law (line), with the share of them "
+        "that is exactly zero. From few sequences most of the spectrum is noise that the penalty cuts; with more of "
+        "them the target's own appears. Two tokens, target of rank d/2, noise 0.5, penalty 0.02.",
         _spectrum_points,
         _draw_spectra,
     )
@@ -152,20 +154,18 @@ def _best_points(size: Size) -> list[Point]:
     points = []
     for tokens in (1,) if size == "quick" else (1, 2):
         # a label of two tokens carries twice as many numbers as one of a single token; hence alpha / tokens below
-        alphas = [0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 1.0, 1.5]
-        measured = (0.3,) if size == "quick" else (0.1, 0.3, 1.0)
+        alphas, measured = spread(0.05, 1.5, 21, 0.1, 0.3, 1.0), (0.1, 0.3, 1.0)
         for rank in _RANKS:
             task = AttentionIndexed(tokens, Wishart(rank), noise_var=NOISE)
-            options = training(size, tokens)
-            for alpha in (a / tokens for a in alphas):
-                where = [options["d"]] if alpha * tokens in measured else []
+            for each in alphas:
+                alpha, where = each / tokens, dimensions(size, tokens) if each in measured else []
                 for name, model in _MODELS.items():
                     label = f"{_best_case(tokens, rank)}, {name}"
                     points += asked(task, model, alpha, "optimal", label, alpha, size, where)
                 question = task, None, BayesOptimal(alpha)
                 label = f"{_best_case(tokens, rank)}, {_BAYES}"
                 points.append(Point("predict", *question, label=label, x=alpha))
-                points += [Point("simulate", *question, options, label, alpha) for _ in where]
+                points += [Point("simulate", *question, training(size, tokens, d), label, alpha) for d in where]
     return points
 
 
@@ -183,8 +183,8 @@ def _draw_best(records: Sequence[Record]) -> Drawing:
                 panels.append(MetricPanel(case, ALPHA, "" if panels else ERROR, [one for one, _ in found]))
             rows += [row for _, mine in found for row in mine]
         shown.append(panels)
-    measured = sizes(records, "training (Bayes: message passing)")
-    return Drawing(metric_panels(shown, measured=measured), {"curves": (COLUMNS, rows)})
+    said = sizes(records, "training (Bayes: message passing)")
+    return Drawing(metric_panels(shown, columns=2, **said), {"curves": (COLUMNS, rows)})
 
 
 register(

@@ -29,10 +29,19 @@ COLUMNS = ["panel", "curve", "source", "x", "metric", "value", "error", "error_k
 
 
 def training(size: Size, tokens: int = 2, d: int | None = None) -> dict[str, Any]:
-    """Return the options of a simulation at this size of figure; `d` None is the largest dimension used."""
-    quick, full = (40, 16), (100 if tokens == 1 else 70, 16)
-    largest, repeats = quick if size == "quick" else full
+    """Return the options of a simulation at this size of figure; `d` None is the largest dimension used.
+
+    Smaller ones have more repeats: they are cheap, and a trend in d is seen against the noise of both.
+    """
+    largest = 40 if size == "quick" else 100 if tokens == 1 else 70
+    repeats = 16 if d is None or d >= largest else 48
     return {"d": d or largest, "repeats": repeats, "samples": 3000 if size == "quick" else 10_000, "seed": 1}
+
+
+def dimensions(size: Size, tokens: int = 2) -> list[int]:
+    """Return the dimensions of a figure's training: the largest, and half of it to tell a finite size by its trend."""
+    largest = training(size, tokens)["d"]
+    return [largest, largest // 2]
 
 
 def theory(size: Size, measured: Sequence[int]) -> dict[str, Any]:
@@ -83,12 +92,14 @@ def line(records: Sequence[Record], panel: str, name: str, metric: str, **look: 
     mine = labelled(records, f"{panel}, {name}")
     lines = [r for r in mine if isinstance(r.result, Prediction)]
     dots = [r for r in mine if isinstance(r.result, Measurement)]
+    largest = max((r.result.d for r in dots), default=0)
     drawn = Line(
         name,
         [float(r.point.x or 0) for r in lines],
         [metric_of(r, metric).value for r in lines],
         [r.result.status.ok for r in lines],
-        [(float(r.point.x or 0), metric_of(r, metric).value, metric_of(r, metric).error) for r in dots],
+        [_dot(r, metric) for r in dots if r.result.d == largest],
+        smaller=[_dot(r, metric) for r in dots if r.result.d < largest],
         **look,
     )
     rows = [
@@ -100,15 +111,20 @@ def line(records: Sequence[Record], panel: str, name: str, metric: str, **look: 
     return drawn, rows
 
 
+def _dot(record: Record, metric: str) -> tuple[float, float, float]:
+    found = metric_of(record, metric)
+    return float(record.point.x or 0), found.value, found.error
+
+
 def metric_of(record: Record, metric: str) -> Estimate:
     return record.result.metrics[metric]
 
 
-def sizes(records: Sequence[Record], what: str = "training") -> str:
-    """Return a legend text that says what measured points are; "" if there are none."""
-    found = {(r.result.d, r.result.repeats) for r in records if isinstance(r.result, Measurement)}
-    each = sorted({d for d, _ in found}), sorted({n for _, n in found})
+def sizes(records: Sequence[Record], what: str = "training") -> dict[str, Any]:
+    """Return what the legend says of measured points, and of those of smaller sizes: arguments of `metric_panels`."""
+    found = sorted({(r.result.d, r.result.repeats) for r in records if isinstance(r.result, Measurement)})
     if not found:
-        return ""
-    d, repeats = (" or ".join(map(str, values)) for values in each)
-    return f"{what}, d = {d}, {repeats} repeats, ± standard error"
+        return {}
+    said = [f"d = {d}, {repeats} repeats" for d, repeats in found]
+    named = {"measured": f"{what}, {said[-1]}, ± standard error"}
+    return {**named, "smaller": f"{what}, {' or '.join(said[:-1])}"} if len(said) > 1 else named

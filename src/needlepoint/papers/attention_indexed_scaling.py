@@ -19,13 +19,13 @@ from needlepoint.papers.attention_indexed_points import (
     TIED,
     TWO,
     asked,
+    dimensions,
     labelled,
     learner,
     line,
     sizes,
-    training,
 )
-from needlepoint.papers.figures import Drawing, Figure, Point, Record, Size, register
+from needlepoint.papers.figures import Drawing, Figure, Point, Record, Size, register, spread
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 from needlepoint.tasks.targets import PowerLaw
 
@@ -60,23 +60,20 @@ def _matched(tokens: int, beta: float = 1.0) -> float:
 
 def _temperature_points(size: Size) -> list[Point]:
     quick = size == "quick"
-    alphas = (0.03, 0.06, 0.1, 0.17, 0.3, 0.5, 1.0, 2.0) if quick else [0.02 * 150 ** (i / 15) for i in range(16)]
-    trained = (0.1,) if quick else (0.1, 0.3, 1.0)
+    alphas = spread(0.03, 2.0, 21, 0.1) if quick else spread(0.02, 3.0, 31, 0.1, 0.3, 1.0)
+    trained = (0.1, 0.3) if quick else (0.1, 0.3, 1.0)
     points = []
     for beta in _BETAS:
         task, model = TWO.replace(beta_star=beta), TiedAttention(beta=beta)
         for alpha in sorted({*alphas, *trained}):
-            where = [training(size)["d"]] if alpha in trained else []
+            where = dimensions(size) if alpha in trained else []
             points += asked(task, model, alpha, _matched(2, beta), f"{_HEAT}, {_beta(beta)}", alpha, size, where)
-    every = (
-        (0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.1, 1.5, 2.0, 2.8, 4.0) if quick else [0.1 * 80 ** (i / 15) for i in range(16)]
-    )
-    few = (0.2, 0.4, 0.8, 1.5, 4.0) if quick else (0.1, 0.2, 0.4, 0.6, 0.8, 1.2, 2.0, 4.0, 8.0)
+    every, few = spread(0.1, 4.0, 21) if quick else spread(0.1, 8.0, 31), (0.2, 0.4, 0.6, 0.8, 1.1, 1.5, 2.5, 4.0)
     for tokens in (1, 2, 3) if quick else (1, 2, 3, 4):
         task = TWO.replace(tokens=tokens)
         trained = (0.4, 4.0) if tokens == 1 or (not quick and tokens < 4) else (4.0,) if tokens == 2 else ()
         for x in sorted({*few, *(every if tokens < 3 else ())}):
-            where = [training(size, tokens)["d"]] if x in trained else []
+            where = dimensions(size, tokens) if x in trained else []
             alpha = x / (2 * task.components)
             points += asked(task, TIED, alpha, _matched(tokens), f"{_TOKENS}, {_count(tokens)}", x, size, where)
     return points
@@ -92,7 +89,7 @@ def _draw_temperature(records: Sequence[Record]) -> Drawing:
         MetricPanel("one temperature", _SCALED, ERROR, [one for one, _ in tokens if len(one.x)]),
     ]
     rows = [row for _, mine in (*heat, *tokens) for row in mine]
-    figure = metric_panels([shown], measured=sizes(records), legends="own", width=3.9, height=3.6)
+    figure = metric_panels([shown], **sizes(records), legends="own", width=3.9, height=3.6, columns=2)
     return Drawing(figure, {"curves": (COLUMNS, rows)})
 
 
@@ -133,7 +130,7 @@ def _power(gamma: float, d: int, noise: float) -> AttentionIndexed:
 def _power_points(size: Size) -> list[Point]:
     quick = size == "quick"
     d = 10_000 if quick else 1_000_000
-    ratios = (5.0, 50.0, 500.0) if quick else [3.0 * 10 ** (i / 3) for i in range(14)]
+    ratios = spread(3.0, 500.0, 8) if quick else spread(3.0, 3.0 * 10 ** (13 / 3), 14)
     # training without label noise takes long, because its penalty is weak; the quick size leaves it out
     small, trained = ({NOISE: 60}, (8.0, 20.0)) if quick else ({NOISE: 100, 0.0: 60}, (8.0, 32.0))
     points = []
@@ -146,10 +143,13 @@ def _power_points(size: Size) -> list[Point]:
             if noise not in small:
                 continue
             own, lam = small[noise], "optimal" if noise else _WEAK
-            for ratio in sorted({3.0, 8.0, 16.0, *trained}):
-                where = [own] if ratio in trained else []
-                points += asked(_power(gamma, own, noise), TIED, ratio / own, lam, label, ratio, size, where)
-        for ratio in ratios if quick else ratios[::2]:
+            for ratio in spread(3.0, max(trained), 7, *trained):
+                for d_own in (
+                    [own, own // 2] if ratio in trained else [own]
+                ):  # the half tells a finite size by its trend
+                    where, task = [d_own] if ratio in trained else [], _power(gamma, d_own, noise)
+                    points += asked(task, TIED, ratio / d_own, lam, label, ratio, size, where)
+        for ratio in ratios[::2]:
             question = _power(gamma, d, NOISE), TIED, learner(ratio / d, "optimal", _power(gamma, d, NOISE))
             points.append(Point("recovered_directions", *question, label=f"{_SEEN}, {_gamma(gamma)}", x=ratio))
     return points
@@ -187,8 +187,9 @@ def _power_curve(records: Sequence[Record], panel: str, gamma: float, colour: in
 
     label = f"{panel}, {_gamma(gamma)}"
     large, mine = labelled(records, f"{label}, {_LARGE}"), labelled(records, label)
-    small = [r for r in mine if isinstance(r.result, Prediction)]
-    dots = [r for r in mine if isinstance(r.result, Measurement)]
+    own = max((_dimension(r) for r in mine if isinstance(r.result, Prediction)), default=0)
+    small = [r for r in mine if isinstance(r.result, Prediction) and _dimension(r) == own]
+    dots = [r for r in mine if isinstance(r.result, Measurement) and _dimension(r) == own]
     (power,) = (r.result.estimation_error for r in mine if r.point.verb == "learning_exponents")
     x, y = _ratios(large), [_value(r)[0] for r in large]
     measured = [(at, *_value(r)) for at, r in zip(_ratios(dots), dots, strict=True)]
@@ -204,6 +205,10 @@ def _power_curve(records: Sequence[Record], panel: str, gamma: float, colour: in
 
 def _ratios(records: Sequence[Record]) -> list[float]:
     return [float(r.point.x or 0) for r in records]
+
+
+_LINES = "theory; in legends: slope at the end (predicted exponent)"
+_STYLES = {"--": "guide with the predicted exponent", ":": "theory in the small dimension of the training"}
 
 
 def _draw_power(records: Sequence[Record]) -> Drawing:
@@ -232,7 +237,9 @@ def _draw_power(records: Sequence[Record]) -> Drawing:
             for r, at, count, slope in zip(mine, x, y, _slopes(x, y), strict=True)
         ]
     shown.append(MetricPanel(f"noise {NOISE:g}", "$n/d$", "directions that are found", seen))
-    figure = metric_panels([shown], measured=f"{sizes(records)}; dotted: theory at this d", legends="own", height=3.5)
+    figure = metric_panels(
+        [shown], **sizes(records), legends="own", lines=_LINES, styles=_STYLES, columns=2, height=3.6
+    )
     return Drawing(figure, {"curves": (columns, rows)})
 
 
@@ -261,7 +268,7 @@ _READ = "readout"
 
 def _readout_points(size: Size) -> list[Point]:
     quick = size == "quick"
-    alphas = (0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4) if quick else [0.03 * 60 ** (i / 15) for i in range(16)]
+    alphas = spread(0.05, 0.5, 15) if quick else spread(0.03, 1.8, 31)
     trained, dims = ((0.1, 0.3), (20, 40)) if quick else ((0.1, 0.3, 1.0), (35, 50, 70))
     points = []
     for readout in _READOUTS:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.results import Measurement, Prediction
 from needlepoint.learners import BayesOptimal, OnlineSGD, Population, ProjectedDescent
 from needlepoint.models.activations import Erf
@@ -24,19 +25,19 @@ RUNS = 30
 class Experiment:
     """One training experiment.
 
-    The fields from `d` to `noise` are those of the task, model and learner; `all_runs` draws every run instead of
-    means; `runs` is how many runs the theory takes, `training_runs` how many are trained with real vectors.
+    The fields from `steps` to `noise` are those of the task, model and learner; `all_runs` draws every run instead of
+    medians; `runs` is how many runs the theory takes, `training_runs` how many are trained with real vectors.
     """
 
     id: str
     title: str
     caption: str
-    d: int
-    scale: float
-    lr: float
     steps: int
     record_every: int
-    start: str
+    d: int = 400
+    scale: float = 0.1
+    lr: float = 4e-3
+    start: str = "sphere"
     schedule: float = 0.0
     batch: int | None = None
     noise: float = 0.1
@@ -44,20 +45,43 @@ class Experiment:
     runs: int = RUNS
     training_runs: int = RUNS
 
-    def specs(self) -> tuple[SpikedSLR, KeyValueAttention, ProjectedDescent | OnlineSGD]:
+    def specs(self, starts: tuple[Overlaps, ...] = ()) -> tuple[SpikedSLR, KeyValueAttention, Any]:
+        """Return task, model and learner; with `starts` the learner begins there instead of at random."""
         task = SpikedSLR(TOKENS, snr=self.d / 2, relevant_std=RELEVANT_STD, noise=self.noise)
         model = KeyValueAttention(Erf(scale=self.scale), unit_norm=True)
         shared: dict[str, Any] = {
             "lr": self.lr,
             "steps": self.steps,
-            "start": self.start,
+            "start": starts or self.start,
             "schedule": self.schedule,
             "record_every": self.record_every,
-            "d": self.d,
-            "runs": self.runs,
+            "d": None if starts else self.d,
+            "runs": None if starts else self.runs,
         }
         learner = ProjectedDescent(**shared) if self.batch is None else OnlineSGD(batch=self.batch, **shared)
         return task, model, learner
+
+
+def drawn_starts(kind: str, d: int, runs: int, seed: int = 3) -> tuple[Overlaps, ...]:
+    """Return the overlaps of `runs` random starts in R^d, on the sphere or the manifold (eq:starts).
+
+    Given to theory and training alike, they make both follow the same path, until chaos parts them.
+    """
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+
+    def uniform(dimension: int) -> Any:
+        x = rng.standard_normal((runs, dimension))
+        return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+    if kind == "manifold":
+        return tuple(
+            Overlaps(float(k), float(v)) for k, v in zip(uniform(d - 1)[:, 0], uniform(d - 2)[:, 0], strict=True)
+        )
+    k, v = uniform(d), uniform(d)
+    five = np.stack([k[:, 0], v[:, 1], v[:, 0], k[:, 1], np.sum(k * v, axis=1)], axis=1)
+    return tuple(Overlaps(*map(float, row)) for row in five)
 
 
 def _experiments() -> list[tuple[Experiment, dict[str, Any]]]:
@@ -69,56 +93,42 @@ def _experiments() -> list[tuple[Experiment, dict[str, Any]]]:
                 "Descent from the sphere with a decreasing scale",
                 "Projected gradient descent from random starts on the sphere with a decreasing scale: most runs end at "
                 "the oracle (about 96 % at full size), the others at the swapped minimum.",
-                d=400,
                 scale=1.0,
-                lr=4e-3,
                 steps=120_000,
                 record_every=300,
-                start="sphere",
                 schedule=1e-4,
             ),
-            {"d": 100, "steps": 20_000, "schedule": 4e-4, "record_every": 100, "runs": 128, "training_runs": 48},
+            {"runs": 128, "training_runs": 8},
         ),
         (
             Experiment(
                 "erf-manifold",
                 "Descent from the invariant manifold",
                 "Projected gradient descent at constant scale 0.1, started on the manifold: it never leaves it and "
-                "reaches the oracle.",
-                d=400,
-                scale=0.1,
-                lr=4e-3,
+                "reaches the oracle. The distance of the theory is zero, that of training is rounding.",
                 steps=20_000,
                 record_every=200,
                 start="manifold",
             ),
-            {"steps": 8_000, "record_every": 80},
+            {"steps": 8_000, "record_every": 80, "training_runs": 8},
         ),
         (
             Experiment(
                 "erf-sgd",
                 "Online SGD from the sphere with a decreasing scale",
                 "Stochastic gradient descent with batches of 5 fresh sequences and a decreasing scale; the theory is "
-                "exact in law at this dimension.",
+                "exact in law at this dimension. With the slow schedule of the paper (full size) all runs end at the "
+                "oracle; the quick size falls four times as fast, and a few of them end at the swapped minimum.",
                 d=80,
                 scale=2.0,
                 lr=1e-3,
                 steps=200_000,
                 record_every=500,
-                start="sphere",
                 schedule=1e-4,
                 batch=5,
                 training_runs=16,
             ),
-            {
-                "d": 20,
-                "steps": 6_000,
-                "schedule": 3e-3,
-                "lr": 4e-3,
-                "record_every": 60,
-                "runs": 128,
-                "training_runs": 48,
-            },
+            {"steps": 50_000, "schedule": 4e-4, "lr": 2e-3, "record_every": 250, "runs": 48, "training_runs": 6},
         ),
         (
             Experiment(
@@ -126,14 +136,12 @@ def _experiments() -> list[tuple[Experiment, dict[str, Any]]]:
                 "A constant large scale freezes the key",
                 "Projected gradient descent at constant scale 0.9: the gradient of the key dies and the oracle is a "
                 "saddle; no run reaches it at d = 400.",
-                d=400,
                 scale=0.9,
                 lr=1e-3,
                 steps=120_000,
                 record_every=300,
-                start="sphere",
             ),
-            {"d": 100, "steps": 12_000, "lr": 2e-3, "record_every": 100, "runs": 128, "training_runs": 48},
+            {"steps": 40_000, "runs": 128, "training_runs": 8},
         ),
         (
             Experiment(
@@ -141,12 +149,8 @@ def _experiments() -> list[tuple[Experiment, dict[str, Any]]]:
                 "A constant small scale has two ends",
                 "Projected gradient descent at constant scale 0.1 from the sphere, every run drawn: about half end "
                 "at the oracle, half at the swapped minimum.",
-                d=400,
-                scale=0.1,
-                lr=4e-3,
                 steps=20_000,
                 record_every=200,
-                start="sphere",
                 all_runs=True,
             ),
             {"steps": 8_000, "record_every": 80},
@@ -154,43 +158,43 @@ def _experiments() -> list[tuple[Experiment, dict[str, Any]]]:
     ]
 
 
-def _at_size(full: Experiment, quick: dict[str, Any], size: Size) -> Experiment:
-    from dataclasses import replace
-
-    return replace(full, **quick) if size == "quick" else full
-
-
 def _training_points(full: Experiment, quick: dict[str, Any], size: Size) -> list[Point]:
-    experiment = _at_size(full, quick, size)
-    specs = experiment.specs()
+    experiment = replace(full, **quick) if size == "quick" else full
+    given = drawn_starts(experiment.start, experiment.d, experiment.training_runs)
+    # descent is deterministic, so that theory can follow the very runs that are trained; where every run is drawn, the
+    # theory has no others
+    specs = experiment.specs(given if experiment.all_runs else ())
     last_scale = experiment.scale / (1 + experiment.schedule * (experiment.steps - 1))
     at_end = KeyValueAttention(Erf(scale=last_scale), unit_norm=True)
-    return [
+    points = [
         Point("predict", *specs, label=full.id),
         Point("predict", specs[0], at_end, Population(), label=f"{full.id} oracle"),
-        Point(
-            "simulate",
-            *specs,
-            options={"d": experiment.d, "repeats": experiment.training_runs, "seed": 1},
-            label=f"{full.id} with vectors",
-        ),
     ]
+    options = {"d": experiment.d, "repeats": experiment.training_runs, "seed": 1}
+    if experiment.batch is None and not experiment.all_runs:
+        specs = experiment.specs(given)
+        points.append(Point("predict", *specs, label=f"{full.id}, given starts"))
+    if experiment.batch is None:
+        options["repeats"] = 1  # of every start
+    return [*points, Point("simulate", *specs, options=options, label=f"{full.id} with vectors")]
 
 
 def _draw_training(all_runs: bool, records: Sequence[Record]) -> Drawing:
-    from needlepoint.plotting.trajectories import four_panels, run_table, trajectory_table
+    from needlepoint.plotting.descents import descent_panels
+    from needlepoint.plotting.trajectories import run_table, trajectory_table
 
-    theory, oracle, training = (r.result for r in records)
-    # at a constant large scale the risk stays at several units, and the panel has to be higher to show it
-    top = 6.0 if oracle.excess_risk.value < 3 else 9.0
-    figure = four_panels(
+    theory, oracle, *between, training = (r.result for r in records)
+    followed = between[0].trajectory if between else None
+    figure = descent_panels(
         theory.trajectory,
         training.trajectory,
         oracle=float(oracle.excess_risk),
+        followed=followed,
         all_runs=all_runs,
-        risk_limits=(-0.1, top),
     )
     tables = {"means": trajectory_table(theory.trajectory, training.trajectory), "runs": run_table(theory.trajectory)}
+    if followed is not None:
+        tables["followed"] = run_table(followed)
     return Drawing(figure, tables)
 
 
@@ -277,20 +281,22 @@ _PREDICTORS = {
 
 
 def _dimension_points(size: Size) -> list[Point]:
-    fine = [round(2 ** (i / 3)) for i in range(9, 25)]
+    fine = [round(2 ** (i / 4)) for i in range(12, 35)]
     dimensions = fine + [2**i for i in range(9, 18 if size == "quick" else 21)]
+    # squares, so that the root is a whole number and the curve has no steps
+    squares = sorted({round(math.sqrt(d)) ** 2 for d in dimensions})
     largest = 2048 if size == "quick" else 8192  # most coordinates of a sequence (tokens x d) that are simulated
     points = []
     for family, length in _LENGTHS.items():
-        for d in dimensions:
+        for d in squares if "sqrt" in family else dimensions:
             task = SpikedSLR(length(d), snr=d / 2, relevant_std=RELEVANT_STD)
             for name, (model, learner) in _PREDICTORS.items():
                 learner = learner or BayesOptimal(d=d)
                 label = f"{family}, {name}"
                 points.append(Point("predict", task, model, learner, label=label, x=d))
                 most = {"best linear": 100, "Bayes": 400}.get(name, largest)
-                if d in (8, 32, 128, 512) and length(d) * d <= most:
-                    options = {"d": d, "repeats": 16, "samples": 4_000, "seed": 1}
+                if d in (8, 9, 32, 36, 128, 121, 512) and length(d) * d <= most:
+                    options = {"d": d, "repeats": 16, "samples": 4_000 if length(d) * d < 500 else 1_500, "seed": 1}
                     points.append(
                         Point("simulate", task, model, learner, options, label, d, follow=name.startswith("oracle"))
                     )
@@ -318,7 +324,8 @@ def _draw_dimension(records: Sequence[Record]) -> Drawing:
             for source, values in (("theory", lines), ("simulation", points)):
                 rows += [[family, name, source, int(x or 0), e.value, e.error, e.kind] for x, e in values]
         shown.append(CurvePanel(family.replace("sqrt(d)", "√d"), "d", curves))
-    figure = curve_panels(shown, "excess risk", (1e-12, 2.0))
+    measured = "Monte Carlo with vectors, 16 repeats, ± standard error"
+    figure = curve_panels(shown, "excess risk", (1e-12, 2.0), measured=measured)
     columns = ["lengths", "predictor", "source", "d", "excess_risk", "error", "error_kind"]
     return Drawing(figure, {"curves": (columns, rows)})
 
@@ -330,7 +337,7 @@ register(
         PAPER,
         "snr = d/2: the oracle with its best scale vanishes as long as L = o(d), the Bayes risk vanishes "
         "exponentially, the best linear predictor stays near the risk of predicting nothing. Circles: Monte Carlo "
-        "with real vectors.",
+        "with real vectors at these predictors, where it can resolve the risk.",
         _dimension_points,
         _draw_dimension,
     )

@@ -54,7 +54,10 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Figure:
-    """A published figure: `points` gives what to compute at a size, `draw` draws it; `paper` is an arXiv number."""
+    """A published figure: `points` gives what to compute at a size, `draw` draws it; `paper` is an arXiv number.
+
+    `cost` is how many seconds of one core the quick size takes, roughly, for the estimate of the time left.
+    """
 
     id: str
     title: str
@@ -62,6 +65,16 @@ class Figure:
     caption: str
     points: Callable[[Size], Sequence[Point]]
     draw: Callable[[Sequence[Record]], Drawing]
+    cost: float = 5.0
+
+
+def spread(low: float, high: float, count: int, *others: float) -> list[float]:
+    """Return `count` numbers from `low` to `high` with equal ratios, and the `others`, sorted.
+
+    They have four digits, so that curves with common ends share points.
+    """
+    each = (float(f"{low * (high / low) ** (i / (count - 1)):.4g}") for i in range(count))
+    return sorted({*each, *others})
 
 
 _FIGURES: dict[str, Figure] = {}
@@ -81,6 +94,16 @@ def figures() -> dict[str, Figure]:
     for module in pkgutil.iter_modules(here.__path__):
         importlib.import_module(f"needlepoint.papers.{module.name}")
     return dict(_FIGURES)
+
+
+HEADLINES = ("erf-small-scale", "ridge-penalty", "indexed-spectra")
+"""One figure of each body of work that is drawn before all others, so that the first minute shows all three."""
+
+
+def headlines_first(known: dict[str, Figure]) -> list[str]:
+    """Return the ids with the headlines first; the others follow, the costliest first, so that no core ends alone."""
+    others = sorted((name for name in known if name not in HEADLINES), key=lambda name: -known[name].cost)
+    return [*(name for name in HEADLINES if name in known), *others]
 
 
 def figure(name: str) -> Figure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any, get_args
 
 from needlepoint.core.specs import NUMBERS_VERSION
 from needlepoint.papers.figures import Figure, Point, Record, Size
-from needlepoint.papers.runner import Agreement, Reproduced, agreement, jobs_of
+from needlepoint.papers.runner import Agreement, Reproduced, agreement
+from needlepoint.papers.work import jobs_of
 from needlepoint.studies.execution.jobs import Job, digest
 from needlepoint.studies.storage.codec import decode, encode
 from needlepoint.studies.storage.store import Store, StoreError
@@ -41,9 +43,15 @@ class Held:
 
 def held(figure: Figure, size: Size, done: set[str]) -> Held:
     """Return what the store has of a figure, given the ids of all jobs that are done."""
-    points = figure.points(size)
-    jobs = jobs_of(points)
+    points, jobs = _planned(figure, size)
     return Held(figure, size, points, jobs, frozenset(job.id for job in jobs if job.id in done))
+
+
+@functools.cache
+def _planned(figure: Figure, size: Size) -> tuple[Sequence[Point], Sequence[Job]]:
+    """Return the points of a figure and their jobs; kept, because their ids are hashes that take a while."""
+    points = figure.points(size)
+    return points, jobs_of(points)
 
 
 def remember(store: Store, done: Reproduced) -> None:
@@ -84,7 +92,7 @@ def everything(
 
 def strangers(store: Store, figures: Sequence[Figure]) -> int:
     """Return how many points in the store no figure of this version asks for."""
-    asked = {job.id for figure in figures for size in get_args(Size) for job in jobs_of(figure.points(size))}
+    asked = {job.id for figure in figures for size in get_args(Size) for job in _planned(figure, size)[1]}
     return len(store.ids() - asked)
 
 

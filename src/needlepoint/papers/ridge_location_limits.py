@@ -8,8 +8,16 @@ from typing import Any
 
 from needlepoint.core.results import Measurement
 from needlepoint.learners import Ridge
-from needlepoint.papers.figures import Drawing, Figure, Point, Record, Size, register
-from needlepoint.papers.ridge_location import ALPHA, ATTENTIONS, EXCESS, PAPER, is_trusted, spiked, training_options
+from needlepoint.papers.figures import Drawing, Figure, Point, Record, Size, register, spread
+from needlepoint.papers.ridge_location import (
+    ALPHA,
+    ATTENTIONS,
+    EXCESS,
+    PAPER,
+    is_trusted,
+    spiked,
+    training_options,
+)
 from needlepoint.tasks.single_location import SpikedSLR
 
 # --- where the theory holds ----------------------------------------------------------------------
@@ -17,7 +25,7 @@ from needlepoint.tasks.single_location import SpikedSLR
 
 def _map_points(size: Size) -> list[Point]:
     if size == "quick":
-        alphas, lams = (0.5, 1.0, 2.0, 4.0, 8.0), (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+        alphas, lams = spread(0.5, 8.0, 9), (0.01, 0.02, 0.03, 0.06, 0.1, 0.2, 0.3, 0.6, 1.0, 2.0, 3.0)
         tried = {(alpha, lam) for alpha in (1.0, 2.0, 4.0) for lam in (0.1, 1.0)} | {(4.0, 0.03)}
     else:
         alphas = tuple(0.5 * 2 ** (i / 2) for i in range(9))
@@ -30,9 +38,10 @@ def _map_points(size: Size) -> list[Point]:
                 question = spiked(2, 2.0), model, Ridge(alpha, lam)
                 # a loose tolerance is enough: the map shows the replicon, and the risk is 10 or more in places where
                 # the theory is not to be trusted anyway
-                points.append(Point("predict", *question, {"tol": 0.1}, name, alpha))
+                label = f"{name}, penalty {lam:g}"
+                points.append(Point("predict", *question, {"tol": 0.1}, label, alpha))
                 if (alpha, lam) in tried:
-                    points.append(Point("simulate", *question, training_options(size), name, alpha))
+                    points += [Point("simulate", *question, each, label, alpha) for each in training_options(size)]
     return points
 
 
@@ -43,12 +52,13 @@ def _draw_map(records: Sequence[Record]) -> Drawing:
 
     shown, cells, tried = [], [], []
     for name in ATTENTIONS:
-        mine = [r for r in records if r.point.label == name]
+        mine = [r for r in records if r.point.label.startswith(f"{name}, ")]
         at = {(r.point.learner.lam, r.point.learner.alpha): r.result for r in mine if r.point.verb == "predict"}
         lams, alphas = sorted({lam for lam, _ in at}), sorted({alpha for _, alpha in at})
         replicon = np.array([[_number(at[lam, alpha].replicon) for alpha in alphas] for lam in lams])
         trusted = np.array([[is_trusted(at[lam, alpha]) for alpha in alphas] for lam in lams])
-        measured = [r.result for r in mine if isinstance(r.result, Measurement)]
+        largest = max(r.result.d for r in records if isinstance(r.result, Measurement))
+        measured = [r.result for r in mine if isinstance(r.result, Measurement) and r.result.d == largest]
         counts = [(*_place(m.learner), round(m.metrics["starts_apart"].value * m.repeats)) for m in measured]
         shown.append(StabilityPanel(name, alphas, lams, replicon, trusted, counts))
         for (lam, alpha), r in sorted(at.items()):

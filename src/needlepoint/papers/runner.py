@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,27 +13,21 @@ from typing import Any
 from needlepoint.core.answers.comparison import Row
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.results import Measurement, Prediction
-from needlepoint.papers.figures import Drawing, Figure, Point, Record, Size
-from needlepoint.studies.execution.executors import Executor, Serial
-from needlepoint.studies.execution.jobs import Job, Unit
-from needlepoint.studies.execution.running import Tally, run
+from needlepoint.papers.figures import Drawing, Figure, Record, Size
+from needlepoint.papers.trends import Verdict, verdicts
+from needlepoint.papers.work import Say, compute, quiet
+from needlepoint.studies.execution.executors import Executor
 from needlepoint.studies.storage.store import Store
-
-Say = Callable[[str, float], None]
-"""Called with what is being computed and the fraction of the figure done."""
-
-
-def quiet(_: str, __: float) -> None:
-    """The callback that shows nothing."""
 
 
 @dataclass(frozen=True)
 class Agreement(Row):
-    """A row of `compare` with the label and x of the figure's point, and the status of its prediction."""
+    """A row of `compare` with the label and x of the figure's point, the status of its prediction, and its question."""
 
     point: str = ""
     x: float | None = None
     prediction: str = ""
+    question: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,53 +44,6 @@ class Reproduced:
     """How many points of the figure have not been computed yet."""
 
 
-def compute(
-    points: Sequence[Point], say: Say = quiet, store: Store | None = None, executor: Executor | None = None
-) -> list[Record]:
-    """Return one record per point, from the store or computed; points with equal calls share one result."""
-    jobs = jobs_of(points)
-    labels = {job.id: f"{p.verb} {p.label}".strip() for p, job in reversed(list(zip(points, jobs, strict=True)))}
-    distinct = {job.id: job for job in jobs}
-    say(labels[jobs[0].id] if jobs else "", 0.0)
-
-    def report(tally: Tally) -> None:
-        name = labels[tally.job.id] if tally.job else ""
-        say(name, min(tally.done / len(distinct), 1.0))
-
-    with contextlib.ExitStack() as stack:
-        kept = store or stack.enter_context(Store())
-        tally = Tally(len(distinct))
-        for following in (False, True):  # predictions come first, because some simulations take their weights
-            units = (Unit([job]) for job in distinct.values() if (job.follow is not None) == following)
-            run(units, kept, executor or Serial(), tally, report, retry=True)
-        results = {name: _answer(kept, name, labels[name]) for name in distinct}
-    say("drawing", 1.0)
-    return [Record(point, results[job.id]) for point, job in zip(points, jobs, strict=True)]
-
-
-def jobs_of(points: Sequence[Point]) -> list[Job]:
-    """Return one job per point; a point that follows a prediction needs that prediction before it."""
-    predictions: dict[Any, Job] = {}
-    jobs = []
-    for point in points:
-        before = predictions.get(point.question) if point.follow else None
-        if point.follow and before is None:
-            raise ValueError(f"point {point.label!r} follows a prediction that does not come before it")
-        jobs.append(Job(point.verb, point.question, point.options, before))
-        if point.verb == "predict":
-            predictions.setdefault(point.question, jobs[-1])
-    return jobs
-
-
-def _answer(store: Store, name: str, label: str) -> Any:
-    outcome = store.get(name)
-    assert outcome is not None
-    if outcome.state != "done":
-        why = outcome.message.removeprefix(f"{outcome.status}: ")
-        raise InvalidParameter(f"{label} failed: {outcome.status}: {why}")
-    return outcome.result
-
-
 def agreement(records: Sequence[Record]) -> list[Agreement]:
     """Return the rows of `compare` for every simulated point whose prediction is among the records."""
     from needlepoint.theory.comparing import compare  # imported late, because it loads the theory
@@ -107,8 +54,18 @@ def agreement(records: Sequence[Record]) -> list[Agreement]:
         prediction = predictions.get(record.point.question)
         if isinstance(record.result, Measurement) and prediction is not None:
             about = {"point": record.point.label, "x": record.point.x, "prediction": prediction.status.name}
+            about["question"] = "; ".join(repr(part) for part in record.point.question if part is not None)
             rows += [Agreement(**vars(row), **about) for row in compare(prediction, record.result).rows]
     return rows
+
+
+def judged(rows: Sequence[Agreement]) -> list[Verdict]:
+    """Return the verdict of each row of a figure; rows of one question at several d are judged together.
+
+    A power law is a target with a d of its own, so that its question changes with d: there its place counts.
+    """
+    own = [not row.question or "PowerLaw(" in row.question for row in rows]
+    return verdicts(rows, [(row.point, row.x) if here else row.question for row, here in zip(rows, own, strict=True)])
 
 
 def reproduce(
@@ -123,8 +80,12 @@ def reproduce(
     start = time.monotonic()
     writable(out)
     records = compute(figure.points(size), say, store, executor)
-    drawing = figure.draw(records)
-    files = save(drawing, out / figure.id)
+    return drawn(figure, size, out, records, time.monotonic() - start)
+
+
+def drawn(figure: Figure, size: Size, out: Path, records: Sequence[Record], seconds: float) -> Reproduced:
+    """Draw a figure from its records, write its files, and compare; `seconds` is what computing the records took."""
+    files = save(figure.draw(records), out / figure.id)
     statuses = [(r.point, r.result) for r in records if hasattr(r.result, "status")]
     troubles = tuple(
         f"{p.verb} {p.label}: {r.status.name}, {r.status.sentence}"
@@ -132,7 +93,7 @@ def reproduce(
         # a prediction that flags itself as not to be trusted is no trouble: the figure shows it as such
         if not r.status.finished and getattr(r, "stable", None) is not False
     )
-    return Reproduced(figure, files, tuple(agreement(records)), troubles, time.monotonic() - start, size)
+    return Reproduced(figure, files, tuple(agreement(records)), troubles, seconds, size)
 
 
 def writable(out: Path) -> None:
@@ -168,8 +129,12 @@ def write_csv(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]])
 
 def write_agreement(path: Path, done: Sequence[Reproduced]) -> None:
     """Write every comparison of all figures into one CSV file, which is replaced as a whole (see `replacing`)."""
-    columns = ["figure", *Agreement.__dataclass_fields__]
-    rows = [[r.figure.id, *asdict(row).values()] for r in done for row in r.agreement]
+    columns = ["figure", *Agreement.__dataclass_fields__, "verdict", "reason", "z_extrapolated"]
+    rows = [
+        [r.figure.id, *asdict(row).values(), verdict.word, verdict.reason, verdict.z_extrapolated]
+        for r in done
+        for row, verdict in zip(r.agreement, judged(r.agreement), strict=True)
+    ]
     with replacing(path) as new:
         write_csv(new, columns, rows)
 

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from needlepoint.core.results import Measurement, Prediction
-from needlepoint.core.specs import Spec
 from needlepoint.learners import BayesOptimal, Population
 from needlepoint.models.activations import Erf, Linear, Softmax, Softplus
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.papers.figures import Drawing, Figure, Point, Record, Size, register
-from needlepoint.tasks.single_location import MaxSLR, SpikedSLR
+from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 
 PAPER = "2509.21936"
 ATTENTIONS = {
@@ -22,17 +21,29 @@ ATTENTIONS = {
     "linear": KeyValueAttention(Linear()),
 }
 BOUND = "element-wise bound"
+DIMENSION = 30
+"""Of the vectors with which optima are measured."""
+
 COLUMNS = ["panel", "curve", "source", "x", "excess_risk", "error", "error_kind"]
 
 
-def _optimum(task: Spec, name: str, panel: str, x: float, size: Size, *, measured: bool) -> list[Point]:
+def _optimum(task: SingleLocation, name: str, panel: str, x: float, size: Size, *, measured: bool) -> list[Point]:
     """Return the points of one attention's least risk and, if `measured`, of that risk by Monte Carlo with vectors."""
     model, label = ATTENTIONS[name], f"{panel}, {name}"
     points = [Point("predict", task, model, Population(), label=label, x=x)]
     if measured:
-        options = {"d": 30, "repeats": 16, "samples": 3_000 if size == "quick" else 8_000, "seed": 1}
-        points.append(Point("simulate", task, model, Population(), options, label, x, follow=True))
+        points.append(Point("simulate", task, model, Population(), _sampling(task, size), label, x, follow=True))
     return points
+
+
+MEASURED = f"Monte Carlo with vectors in $R^{{{DIMENSION}}}$ at the optimum, 16 repeats, ± standard error"
+"""What the circles of these figures are: nothing is trained in them."""
+
+
+def _sampling(task: SingleLocation, size: Size) -> dict[str, Any]:
+    """Return the options of a Monte Carlo; sequences of over ten tokens are dear, and fewer of them do."""
+    samples = (3_000 if size == "quick" else 8_000) * 10 // max(10, task.longest)
+    return {"d": DIMENSION, "repeats": 16, "samples": samples, "seed": 1}
 
 
 def _curve(records: Sequence[Record], panel: str, name: str, **style: Any) -> tuple[Any, list[list[Any]]]:
@@ -68,7 +79,7 @@ _SNR_TASKS = {"spiked": SpikedSLR, "max": MaxSLR}
 
 
 def _snr_points(size: Size) -> list[Point]:
-    steps, every = (16, 5) if size == "quick" else (40, 8)
+    steps, every = (31, 8) if size == "quick" else (40, 8)
     points = []
     for panel, task in _SNR_TASKS.items():
         for i in range(steps):
@@ -91,7 +102,7 @@ def _draw_snr(records: Sequence[Record]) -> Drawing:
             curves.append(curve)
             rows += mine
         shown.append(CurvePanel(f"{panel}, 2 tokens", r"snr $\mu$", curves, yscale="linear"))
-    return Drawing(curve_panels(shown, "excess risk", (0.0, 0.52)), {"curves": (COLUMNS, rows)})
+    return Drawing(curve_panels(shown, "excess risk", (0.0, 0.52), MEASURED), {"curves": (COLUMNS, rows)})
 
 
 register(
@@ -100,7 +111,7 @@ register(
         "Excess risk against snr",
         PAPER,
         "Two tokens: softmax attention reaches the Bayes risk at every snr on both tasks; linear and element-wise erf "
-        "do not, and on the max task they do not vanish. Circles: Monte Carlo with vectors in R^30 at the optimum.",
+        "do not, and on the max task they do not vanish.",
         _snr_points,
         _draw_snr,
     )
@@ -114,7 +125,8 @@ _BAYES = "softmax (infimum)"
 
 
 def _length_points(size: Size) -> list[Point]:
-    lengths = [2, 3, 5, 10, 20, 50, 100] if size == "quick" else [*range(2, 11), *range(12, 31, 2), *range(35, 101, 5)]
+    full = [*range(2, 11), *range(12, 31, 2), *range(35, 101, 5)]
+    lengths = [2, 3, 4, 5, 6, 8, 10, 14, 20, 30, 50, 70, 100] if size == "quick" else full
     points = []
     for length in lengths:
         task = MaxSLR(length, snr=math.inf)
@@ -137,7 +149,7 @@ def _draw_length(records: Sequence[Record]) -> Drawing:
     found = [_curve(records, "max", name, **style) for name, style in styles.items()]
     panel = CurvePanel("max, infinite snr", "tokens $L$", [curve for curve, _ in found], yscale="linear")
     rows = [row for _, mine in found for row in mine]
-    return Drawing(curve_panels([panel], "excess risk", (-0.03, 1.0)), {"curves": (COLUMNS, rows)})
+    return Drawing(curve_panels([panel], "excess risk", (-0.03, 1.0), MEASURED), {"curves": (COLUMNS, rows)})
 
 
 register(
@@ -146,7 +158,7 @@ register(
         "Excess risk against length",
         PAPER,
         "The relevant token is the argmax: linear attention loses all as the sequence grows, element-wise attention "
-        "keeps half, softmax loses nothing. Circles: Monte Carlo with vectors in R^30 at the optimum.",
+        "keeps half, softmax loses nothing.",
         _length_points,
         _draw_length,
     )
@@ -161,7 +173,7 @@ _SEPARATE = " for each length"
 
 
 def _mixed_points(size: Size) -> list[Point]:
-    steps, every = (7, 3) if size == "quick" else (21, 5)
+    steps, every = (15, 7) if size == "quick" else (21, 5)
     points = []
     for panel, task in _SNR_TASKS.items():
         for i in range(steps):
@@ -186,7 +198,7 @@ def _draw_mixed(records: Sequence[Record]) -> Drawing:
                 curves.append(curve)
                 rows += mine
         shown.append(CurvePanel(f"{panel}, 1 to 3 tokens", r"snr $\mu$", curves, yscale="linear"))
-    return Drawing(curve_panels(shown, "excess risk", (0.0, 0.56)), {"curves": (COLUMNS, rows)})
+    return Drawing(curve_panels(shown, "excess risk", (0.0, 0.56), MEASURED), {"curves": (COLUMNS, rows)})
 
 
 register(
@@ -195,8 +207,7 @@ register(
         "Fixed against random lengths",
         PAPER,
         "Lengths 1, 2 and 3 with probability 1/3 each. Solid: one key and value for all lengths; dashed: the mean of "
-        "each length's own best. Random lengths cost linear and erf attention, and softmax nothing. Circles: Monte "
-        "Carlo with vectors in R^30.",
+        "each length's own best. Random lengths cost linear and erf attention, and softmax nothing.",
         _mixed_points,
         _draw_mixed,
     )
@@ -210,7 +221,7 @@ _LEADING = ", leading order"
 
 
 def _decay_points(size: Size) -> list[Point]:
-    steps = 21 if size == "quick" else 51
+    steps = 34 if size == "quick" else 51
     points = []
     for length in _DECAY_LENGTHS:
         panel = f"L = {length}"
@@ -220,7 +231,7 @@ def _decay_points(size: Size) -> list[Point]:
             for name, leading in (("softmax (= Bayes)", "bayes_asymptote"), ("linear", "linear_asymptote")):
                 points += _optimum(task, name, panel, snr, size, measured=False)
                 points.append(Point(leading, task, label=f"{panel}, {name}{_LEADING}", x=snr))
-        for snr in (2.0, 6.0, 11.9):
+        for snr in (2.0, 8.0, 14.0):
             for name in ("softmax (= Bayes)", "linear"):
                 points += _optimum(SpikedSLR(length, snr=snr), name, panel, snr, size, measured=True)
     return points
@@ -239,7 +250,7 @@ def _draw_decay(records: Sequence[Record]) -> Drawing:
                 curves.append(curve)
                 rows += mine
         shown.append(CurvePanel(f"spiked, {length} tokens", r"snr $\mu$", curves, xscale="linear"))
-    return Drawing(curve_panels(shown, "excess risk", (1e-24, 20.0)), {"curves": (COLUMNS, rows)})
+    return Drawing(curve_panels(shown, "excess risk", (1e-24, 20.0), MEASURED), {"curves": (COLUMNS, rows)})
 
 
 register(
@@ -248,7 +259,7 @@ register(
         "Exponential against algebraic decay",
         PAPER,
         "Spiked tokens: softmax attention decays as exp(-snr / 4), linear attention as L / snr. Dashed: the leading "
-        "orders. Circles: Monte Carlo with vectors in R^30, where it can resolve the risk.",
+        "orders. Circles are drawn where sampling can resolve the risk.",
         _decay_points,
         _draw_decay,
     )
@@ -302,7 +313,7 @@ def _draw_landscape(records: Sequence[Record]) -> Drawing:
         "surface": (["attention", "alignment", "scale", "excess_risk"], rows),
         "best": (["attention", "alignment", "scale", "excess_risk", "error"], best_rows),
     }
-    return Drawing(heat_panels(shown, "excess risk at the best value"), tables)
+    return Drawing(heat_panels(shown, "excess risk at the best value", "the optimum of this attention"), tables)
 
 
 register(

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from needlepoint.plotting.style import COLOURS, panels, styled
+from needlepoint.plotting.style import COLOURS, GREY, legend_above, panels, styled
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,12 @@ class CurvePanel:
 
 
 @styled
-def curve_panels(shown: Sequence[CurvePanel], ylabel: str, limits: tuple[float, float]) -> Figure:
+def curve_panels(
+    shown: Sequence[CurvePanel], ylabel: str, limits: tuple[float, float], measured: str = "measured"
+) -> Figure:
     """Return a figure of panels side by side with one legend above, in which curves of the same label share an entry.
 
-    `limits` are the ends of the y axis that all panels share.
+    `limits` are the ends of the y axis that all panels share; `measured` says in the legend what the circles are.
     """
     figure, axes = panels(1, len(shown), max(5.4, 4.1 * len(shown)), 3.8, sharey=True)
     named = {}
@@ -56,5 +59,7 @@ def curve_panels(shown: Sequence[CurvePanel], ylabel: str, limits: tuple[float, 
         axis.set(xscale=panel.xscale, yscale=panel.yscale, title=panel.title, xlabel=panel.xlabel)
         axis.set_ylim(*limits)
     axes[0][0].set_ylabel(ylabel)
-    figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=min(4, len(named)))
+    if any(curve.points for panel in shown for curve in panel.curves):
+        named[measured] = Line2D([], [], color=GREY, linestyle="", marker="o", markersize=4.5, markerfacecolor="white")
+    legend_above(figure, named)
     return figure

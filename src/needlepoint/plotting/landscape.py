@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from needlepoint.plotting.style import COLOURS, panels, styled
+from needlepoint.plotting.style import COLOURS, legend_above, panels, styled
 
 _MARKS = {"minimum": ("o", COLOURS[2]), "maximum": ("s", COLOURS[1]), "saddle": ("X", COLOURS[3])}
 
@@ -84,8 +85,8 @@ class HeatPanel:
 
 
 @styled
-def heat_panels(shown: Sequence[HeatPanel], label: str) -> Figure:
-    """Return a figure of heat maps that share one colour scale, with contours; the star is the best point."""
+def heat_panels(shown: Sequence[HeatPanel], label: str, best: str = "least value") -> Figure:
+    """Return a figure of heat maps that share one colour scale, with contours; `best` names the star in the legend."""
     figure, axes = panels(1, len(shown), 3.3 * len(shown) + 0.8, 3.6, sharey=True)
     low, high = _range(shown)
     levels = np.linspace(low, high, 13)
@@ -100,6 +101,10 @@ def heat_panels(shown: Sequence[HeatPanel], label: str) -> Figure:
         axis.grid(False)
         axis.set(title=panel.title, xlabel=r"alignment $\kappa/|k|$")
     axes[0][0].set_ylabel(r"key norm $|k|$")
+    if any(panel.best is not None for panel in shown):
+        look: dict[str, Any] = {"marker": "*", "color": COLOURS[1], "markersize": 13, "markeredgecolor": "white"}
+        star, contour = Line2D([], [], linestyle="", **look), Line2D([], [], color="#999999", linewidth=0.8)
+        legend_above(figure, {best: star, f"lines of equal {label}": contour})
     figure.colorbar(image, ax=list(axes[0]), shrink=0.9, label=label)
     return figure
 

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from needlepoint.plotting.stability import DOUBTFUL, segments
-from needlepoint.plotting.style import COLOURS, THEORY, panels, styled
+from needlepoint.plotting.stability import DOUBTFUL, SMALL, segments
+from needlepoint.plotting.style import COLOURS, THEORY, legend_above, panels, styled
 
 GREY = "#777777"
 _BROKEN: Any = (0, (2, 2))
@@ -27,6 +27,7 @@ class Line:
     label    name in the legend; "" stays out of it
     trusted  for each point of the line whether it is to be trusted; empty means all
     points   measured points (x, mean, standard error)
+    smaller  measured points of smaller sizes, drawn smaller
     colour   index into `style.COLOURS`; None is grey
     style    matplotlib line style; "" draws the measured points alone
     mark     matplotlib marker of the measured points
@@ -42,6 +43,7 @@ class Line:
     style: str = "-"
     mark: str = "o"
     faint: bool = False
+    smaller: Sequence[tuple[float, float, float]] = ()
 
     @property
     def ink(self) -> str:
@@ -67,6 +69,8 @@ def metric_panels(
     shown: Sequence[Sequence[MetricPanel]],
     *,
     measured: Mapping[str, str] | str = "",
+    smaller: str = "",
+    styles: Mapping[str, str] | None = None,
     legends: str = "shared",
     lines: str = THEORY,
     columns: int = 3,
@@ -76,6 +80,8 @@ def metric_panels(
     """Return a figure of rows of panels.
 
     measured       what markers mean: a name for each marker, or the name of circles
+    smaller        what small circles mean
+    styles         what line styles mean, where they are not those of `lines`
     legends        "shared" names the curves in one legend above all panels, "own" in one above each panel
     lines          what lines mean; this and `measured` are always in the legend above all panels
     columns        of the legend above all panels
@@ -97,7 +103,12 @@ def metric_panels(
                 axis.set_title(panel.title)
                 named |= mine
     named |= _key(lines, measured, doubtful)
-    figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=min(columns, len(named)))
+    for style, name in (styles or {}).items():
+        look: Any = {"linestyle": style, "linewidth": 1.2}
+        named[name] = Line2D([], [], color=GREY, **look)
+    if smaller:
+        named[smaller] = Line2D([], [], color=GREY, linestyle="", marker="o", alpha=0.6, **SMALL)
+    legend_above(figure, named, columns)
     return figure
 
 
@@ -132,18 +143,19 @@ def _draw_panel(axis: Any, panel: MetricPanel) -> dict[str, Any]:
 def _draw_line(axis: Any, line: Line) -> None:
     trusted = np.asarray(line.trusted or [True] * len(line.x), dtype=bool)
     x, y = np.asarray(line.x, dtype=float), np.asarray(line.y, dtype=float)
-    look = {"color": line.ink, "zorder": 2 if line.faint else 3}
+    ink = {"color": line.ink, "zorder": 2 if line.faint else 3}
     if line.style:
         for piece, solid in segments(list(trusted)):
             broken = {"linestyle": _BROKEN, "linewidth": 1.2}
             solid_look = {"linestyle": line.style, "linewidth": 1.0 if line.faint else 1.6}
-            axis.plot(x[piece], y[piece], **look, **(solid_look if solid else broken))
+            axis.plot(x[piece], y[piece], **ink, **(solid_look if solid else broken))
         if not trusted.all():
-            axis.plot(x[~trusted], y[~trusted], "x", markersize=5, **look)
-    if line.points:
-        at, mean, error = np.array(line.points, dtype=float).T
-        dots = {"fmt": line.mark, "color": line.ink, "markersize": 4.8, "markerfacecolor": "white", "capsize": 2}
-        axis.errorbar(at, mean, yerr=error, zorder=5, linewidth=1.0, **dots)
+            axis.plot(x[~trusted], y[~trusted], "x", markersize=5, **ink)
+    for points, look, opacity in ((line.smaller, SMALL, 0.6), (line.points, {"markersize": 4.8}, 1.0)):
+        if points:
+            at, mean, error = np.array(points, dtype=float).T
+            dots = {"fmt": line.mark, "color": line.ink, "markerfacecolor": "white", "capsize": 2, **look}
+            axis.errorbar(at, mean, yerr=error, zorder=5, linewidth=1.0, alpha=opacity, **dots)
 
 
 def _own_legend(axis: Any, title: str, named: dict[str, Any]) -> None:

@@ -13,8 +13,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
 from needlepoint.core.answers.spectra import Spectrum
-from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.errors import InvalidParameter, shown
 from needlepoint.plotting.style import COLOURS, THEORY, panels, styled
+from needlepoint.tasks.targets import Target
 
 ZERO = 1e-3
 """Trained eigenvalues below this share of the largest one count as zero."""
@@ -25,6 +26,8 @@ ROOM = 0.76
 XLABEL = "eigenvalue of the learned matrix"
 _PALE = "#f0c9ae"  # bars of trained eigenvalues, light enough for a line on top
 _BINS = 90  # most bars of a histogram
+_BEHIND, _FEW = "#9a9a9a", 12  # the colour of the target, and how many single eigenvalues of it are drawn tall
+TARGET = "target"
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +35,8 @@ class SpectrumPanel:
     """A predicted law, trained `eigenvalues` of any shape, or both.
 
     `zeros` is the share of the trained eigenvalues that are zero (None counts those below `ZERO`). `limits` are the
-    ends of the x axis, for a spectrum whose largest eigenvalues would leave no room for the rest.
+    ends of the x axis, for a spectrum whose largest eigenvalues would leave no room for the rest. `target` is the law
+    of the matrix that was to be learned, drawn behind. `source` says in a word where the eigenvalues are from.
     """
 
     title: str
@@ -40,6 +44,8 @@ class SpectrumPanel:
     eigenvalues: Any = None
     zeros: float | None = None
     limits: tuple[float, float] | None = None
+    target: Target | None = None
+    source: str = "trained"
 
     def __post_init__(self) -> None:
         if self.spectrum is None and self.eigenvalues is None:
@@ -48,7 +54,7 @@ class SpectrumPanel:
 
 @styled
 def spectrum_panels(
-    shown: Sequence[SpectrumPanel],
+    every: Sequence[SpectrumPanel],
     *,
     columns: int = 3,
     width: float = 3.3,
@@ -57,17 +63,17 @@ def spectrum_panels(
     trained: str = "trained",
 ) -> Figure:
     """Return a figure of panels in rows of `columns`, each `width` x `height` inches, with one legend above."""
-    if not shown:
+    if not every:
         raise InvalidParameter("spectrum_panels([]): there is nothing to draw.")
-    columns = min(columns, len(shown))
-    rows = math.ceil(len(shown) / columns)
+    columns = min(columns, len(every))
+    rows = math.ceil(len(every) / columns)
     figure, axes = panels(rows, columns, max(3.4, width * columns), height * rows + 0.35)
     named: dict[str, Any] = {}
     for i, axis in enumerate(axes.flat):
-        if i >= len(shown):
+        if i >= len(every):
             axis.set_axis_off()
             continue
-        named |= draw_spectrum(axis, shown[i], trained=trained)
+        named |= draw_spectrum(axis, every[i], trained=trained)
         axis.set_ylabel("density" if i % columns == 0 else "")
     figure.supxlabel(xlabel, fontsize="medium")
     figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=4)
@@ -86,6 +92,7 @@ def draw_spectrum(axis: Any, panel: SpectrumPanel, *, trained: str = "trained") 
         named[trained] = Patch(facecolor=_PALE, edgecolor=COLOURS[1], linewidth=0.5)
         top = float(heights.max())
     peak = None
+    behind = {} if panel.target is None else _target(axis, panel.target)
     if law is not None:
         x, y = curve(law)
         if not len(values):
@@ -115,9 +122,9 @@ def draw_spectrum(axis: Any, panel: SpectrumPanel, *, trained: str = "trained") 
             fontsize=7.5,
             color=COLOURS[0],
         )
-    _atom(axis, panel, zeros)
+    _zeros(axis, panel, zeros)
     axis.set_title(panel.title)
-    return named
+    return named | behind
 
 
 def curve(law: Spectrum) -> tuple[np.ndarray, np.ndarray]:
@@ -162,6 +169,20 @@ def histogram(panel: SpectrumPanel) -> tuple[np.ndarray, np.ndarray]:
     bins = int(np.clip(math.ceil(span / wanted) if wanted > 0 else _BINS, 12, _BINS))
     counts, ends = np.histogram(values, bins=bins, range=(low, high))
     return counts / counts.sum() * (1 - (zeros or 0.0)) / np.diff(ends), ends
+
+
+def read_eigenvalues(given: Any) -> np.ndarray:
+    """Return a user's eigenvalues as an array (d,) or (matrices, d); raise one sentence if they are not."""
+    try:
+        found = np.asarray(given, dtype=float)
+    except (TypeError, ValueError):
+        found = np.empty(0)
+    if found.ndim not in (1, 2) or not found.size or not np.isfinite(found).all():
+        raise InvalidParameter(
+            f"plot(eigenvalues={shown(given)}): give finite numbers (d,), or (matrices, d) for several, such as "
+            "np.linalg.eigvalsh(S)."
+        )
+    return found
 
 
 def _apart(panel: SpectrumPanel) -> tuple[np.ndarray, float | None]:
@@ -211,6 +232,8 @@ def _range(panel: SpectrumPanel, values: np.ndarray) -> tuple[float, float]:
         ends += [*law.edges.ravel(), *law.outliers]
     if law is None or law.atom > 0 or not ends:
         ends += [0.0]
+    if panel.target is not None:
+        ends += [float(x.max()) for x in panel.target.outline()[:1] if len(x)]
     low, high = float(min(ends)), float(max(ends))
     return (low, high) if high > low else (low - 0.1, low + 1.0)
 
@@ -238,37 +261,41 @@ def _outliers(axis: Any, law: Spectrum, values: np.ndarray) -> dict[str, Any]:
     return named
 
 
-def _atom(axis: Any, panel: SpectrumPanel, zeros: float | None) -> None:
-    """Draw the shares of eigenvalues at zero, predicted and trained, as stems, with the numbers as text.
+def _target(axis: Any, target: Target) -> dict[str, Any]:
+    """Draw the law of the target behind everything: its density, or its single eigenvalues as ticks; return its legend
+    entry."""
+    x, y = target.outline()
+    if len(x):
+        axis.fill_between(x, y, color=_BEHIND, alpha=0.35, linewidth=0, zorder=1)
+        return {TARGET: Patch(facecolor=_BEHIND, alpha=0.35, linewidth=0)}
+    single = target.eigenvalues()
+    single = single[single > 0]
+    high = 0.35 if len(single) <= _FEW else 0.07
+    axis.vlines(single, 0, high, transform=axis.get_xaxis_transform(), color=_BEHIND, linewidth=1.2, zorder=5)
+    return {TARGET: Line2D([], [], color=_BEHIND, marker="|", linestyle="none", markersize=9, markeredgewidth=1.4)}
 
-    A stem as high as the room of the densities would be all eigenvalues.
-    """
+
+def _zeros(axis: Any, panel: SpectrumPanel, zeros: float | None) -> None:
+    """Draw the shares of eigenvalues that are zero, of target, theory and training, as bars on a scale of their own to
+    the right of the densities, and say them in words."""
     atom = 0.0 if panel.spectrum is None else panel.spectrum.atom
     if atom == 0 and zeros is None:
         return
-    across = axis.get_xaxis_transform()
-    look = {"color": COLOURS[0], "markersize": 6.0}
-    if panel.spectrum is not None:
-        axis.vlines(0, 0, ROOM * atom, transform=across, color=COLOURS[0], linewidth=2.6, zorder=6)
-        axis.plot(0, ROOM * atom, "o", transform=across, zorder=6, **look)
-    if zeros is not None:
-        if panel.spectrum is None:
-            axis.vlines(0, 0, ROOM * zeros, transform=across, color=COLOURS[1], linewidth=2.6, zorder=6)
-        look = {"color": COLOURS[1], "markersize": 9.0, "markerfacecolor": "none", "markeredgewidth": 1.5}
-        axis.plot(0, ROOM * zeros, "o", transform=across, zorder=7, **look)
-    left, right = axis.get_xlim()
-    at = (0 - left) / (right - left)
-    axis.annotate(
-        _share_label(panel, atom, zeros),
-        (0, 0.97),
-        xycoords=across,
-        xytext=(-4 if at < 0.25 else 0, 0),
-        textcoords="offset points",
-        ha="left" if at < 0.25 else "center",
-        va="top",
-        fontsize=8,
-        zorder=8,
-    )
+    shares = [] if panel.target is None else [(1 - panel.target.rank, _BEHIND, {"alpha": 0.5})]
+    shares += [] if panel.spectrum is None else [(atom, COLOURS[0], {})]
+    shares += [] if zeros is None else [(zeros, _PALE, {"edgecolor": COLOURS[1], "linewidth": 0.8})]
+    bars = axis.inset_axes((1.03, 0.0, 0.035 * len(shares) + 0.02, ROOM))
+    for i, (share, colour, look) in enumerate(shares):
+        bars.bar(i, share, 0.8, color=colour, **look)
+    bars.set(xlim=(-0.7, len(shares) - 0.3), ylim=(0, 1), xticks=[], yticks=(0, 0.5, 1), xlabel="zeros")
+    bars.set_yticklabels(("0", "50 %", "100 %"), fontsize=7)
+    bars.xaxis.label.set_fontsize(8)
+    bars.yaxis.tick_right()
+    bars.grid(visible=False)
+    bars.spines["left"].set_visible(False)
+    bars.spines["right"].set_visible(True)
+    look: dict[str, Any] = {"ha": "right", "va": "top", "fontsize": 8, "zorder": 8, "transform": axis.transAxes}
+    axis.text(1.0, 0.97, _share_label(panel, atom, zeros), **look)
 
 
 def _share_label(panel: SpectrumPanel, atom: float, zeros: float | None) -> str:
@@ -280,7 +307,7 @@ def _share_label(panel: SpectrumPanel, atom: float, zeros: float | None) -> str:
     small = ZERO * float(np.max(np.abs(panel.eigenvalues)))
     below = float(np.interp(small, panel.spectrum.values, panel.spectrum.levels))
     also = f", {_percent(below)} below {small:.1g}\n" if below > atom + 0.01 else ""
-    return f"{_percent(atom)} at zero{also or ' '}(trained {_percent(zeros)})"
+    return f"{_percent(atom)} at zero{also or ' '}({panel.source} {_percent(zeros)})"
 
 
 def _percent(share: float) -> str:

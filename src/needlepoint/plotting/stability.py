@@ -12,10 +12,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from needlepoint.plotting.style import COLOURS, panels, styled
+from needlepoint.plotting.style import COLOURS, legend_above, panels, styled
 
 DOUBTFUL = "theory, not to be trusted"
 _GREY = "#444444"
+SMALL: dict[str, Any] = {"markersize": 3.0, "markerfacecolor": "white"}
+"""The look of a measured point of a smaller size."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,8 @@ class DoubtCurve:
     """A line (x, y) of the theory, which of its points are to be trusted, and the measured points (x, mean, standard
     error) that belong to it.
 
-    `colour` is an index into `style.COLOURS`; `mark` is the marker of the measured points.
+    `colour` is an index into `style.COLOURS`; `mark` is the marker of the measured points; `smaller` has the measured
+    points of smaller sizes, which are drawn smaller.
     """
 
     label: str
@@ -33,6 +36,7 @@ class DoubtCurve:
     points: Sequence[tuple[float, float, float]] = ()
     colour: int = 0
     mark: str = "o"
+    smaller: Sequence[tuple[float, float, float]] = ()
 
 
 @dataclass(frozen=True)
@@ -58,15 +62,18 @@ def doubt_panels(
     shown: Sequence[Sequence[DoubtPanel]],
     xlabel: str,
     ylabel: str,
-    limits: tuple[float, float],
+    limits: tuple[float, float] | None,
     measured: str,
     ticks: Sequence[float] = (),
+    smaller: str = "",
 ) -> Figure:
     """Return a figure of rows of panels with one legend above.
 
     Broken lines with crosses are predictions that are not to be trusted. `measured` says in the legend what the
-    measured points are.
+    measured points are, `smaller` what the small ones. `limits` are the ends of the y axes; None fits what is drawn,
+    from zero on.
     """
+    limits = limits or (0.0, _top(shown))
     columns = max(len(row) for row in shown)
     figure, axes = panels(len(shown), columns, max(7.6, 3.1 * columns + 0.4), 0.9 + 2.7 * len(shown), sharey=True)
     named: dict[str, Any] = {}
@@ -91,8 +98,18 @@ def doubt_panels(
         named[DOUBTFUL] = Line2D([], [], color=_GREY, linestyle=(0, (2, 2)), marker="x", markersize=5, linewidth=1.2)
     if measured:
         named[measured] = Line2D([], [], color=_GREY, linestyle="", marker="o", markersize=5, markerfacecolor="white")
-    figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=3)
+    if smaller:
+        named[smaller] = Line2D([], [], color=_GREY, linestyle="", marker="o", alpha=0.6, **SMALL)
+    legend_above(figure, named, 3)
     return figure
+
+
+def _top(shown: Sequence[Sequence[DoubtPanel]]) -> float:
+    """Return the end of the y axis: just above the highest trusted prediction and measured point."""
+    curves = [curve for row in shown for panel in row for curve in panel.curves]
+    lines = [y for c in curves for y, trusted in zip(c.y, c.trusted, strict=True) if trusted]
+    points = [mean + error for c in curves for _, mean, error in (*c.points, *c.smaller)]
+    return 1.05 * max([*filter(np.isfinite, (*lines, *points)), 1e-9])
 
 
 def _draw(axis: Any, curve: DoubtCurve) -> Any:
@@ -103,19 +120,11 @@ def _draw(axis: Any, curve: DoubtCurve) -> Any:
         axis.plot(x[piece], y[piece], color=colour, **style)
     if not trusted.all():
         axis.plot(x[~trusted], y[~trusted], "x", color=colour, markersize=5)
-    if curve.points:
-        at, mean, error = np.array(curve.points).T
-        axis.errorbar(
-            at,
-            mean,
-            yerr=error,
-            fmt=curve.mark,
-            color=colour,
-            markersize=5,
-            markerfacecolor="white",
-            zorder=5,
-            capsize=2,
-        )
+    for points, look, opacity in ((curve.smaller, SMALL, 0.6), (curve.points, {"markersize": 5}, 1.0)):
+        if points:
+            at, mean, error = np.array(points).T
+            dots: dict[str, Any] = {"fmt": curve.mark, "color": colour, "markerfacecolor": "white", **look}
+            axis.errorbar(at, mean, yerr=error, zorder=5, capsize=2, alpha=opacity, **dots)
     return Patch(color=colour)
 
 
@@ -172,6 +181,6 @@ def stability_panels(shown: Sequence[StabilityPanel], repeats: int, d: int) -> F
         ),
         f"they end apart in that many of {repeats}": Line2D([], [], markerfacecolor="black", **disc),
     }
-    figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=3)
+    legend_above(figure, named, 3)
     figure.colorbar(image, ax=list(axes[0]), shrink=0.9, extend="both", label="replicon (unstable above 1)")
     return figure

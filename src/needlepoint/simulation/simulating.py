@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from needlepoint.core.dispatch import check_question, find, load
+from needlepoint.core.dispatch import check_question, check_untraced, find, load
 from needlepoint.core.errors import InvalidParameter, shown
 from needlepoint.core.kinds import is_whole
 from needlepoint.core.options import SimulationOptions
 from needlepoint.core.overlaps import Overlaps
-from needlepoint.core.results import Measurement, Progress, silent
+from needlepoint.core.progress import Shown, watched
+from needlepoint.core.results import Measurement
 from needlepoint.core.specs import Spec
 from needlepoint.numerics.precision import float64
 
@@ -23,18 +24,20 @@ def simulate(
     seed: int = 0,
     overlaps: Overlaps | None = None,
     samples: int = 20_000,
-    progress: Progress = silent,
+    progress: Shown = None,
 ) -> Measurement:
     """Return the answer measured by sampling and training with d-dimensional vectors, `repeats` times.
 
     Takes resolved specs only: constants that the library chooses are in `predict(...).resolved`. For Population(),
     `overlaps` says at which weights to measure. `samples` is the number of test sequences per repeat (for GradientFlow:
     of training sequences per length). Descent from given starts runs each start `repeats` times, in fresh coordinates.
+    `progress` is as in `predict`.
 
     >>> found = ndl.simulate(ndl.SpikedSLR(2, snr=2.0), None, ndl.BayesOptimal(), d=20, repeats=4, samples=500)
     >>> found.status.name, found.repeats
     ('CONVERGED', 4)
     """
+    check_untraced("simulate")
     for name, value, lowest in (("d", d, 2), ("repeats", repeats, 1), ("samples", samples, 1)):
         if not is_whole(value) or value < lowest:
             raise InvalidParameter(f"simulate({name}={shown(value)}): {name} must be a whole number >= {lowest}.")
@@ -51,26 +54,29 @@ def simulate(
         raise InvalidParameter(
             f"{model!r}: {free[0]} is None; simulate takes resolved specs: use predict(...).resolved."
         )
-    load_rules()
-    options = SimulationOptions(int(d), int(repeats), seed, overlaps, int(samples), progress)
-    measurement = find("simulate", task, model, learner)(task, model, learner, options)
-    progress(1.0)
+    load_rules(task, learner)
+    rule = find("simulate", task, model, learner, load_rules)
+    with watched(f"simulate d={int(d)}", progress) as update:
+        measurement = rule(
+            task, model, learner, SimulationOptions(int(d), int(repeats), seed, overlaps, int(samples), update)
+        )
+        update(1.0)
     return measurement
 
 
-RULES = (
-    "location.risks",
-    "location.bayes_amp",
-    "location.ridge",
-    "location.descent",
-    "location.sgd_on_spheres",
-    "location.free_norms",
-    "indexed.training",
-    "indexed.bayes",
-)
-"""Modules of `needlepoint.simulation` that register what `simulate` can do."""
+RULES = {
+    "location.risks": ("SpikedSLR", "MaxSLR", "Population"),
+    "location.bayes_amp": ("SpikedSLR", "MaxSLR", "BayesOptimal"),
+    "location.ridge": ("SpikedSLR", "MaxSLR", "Ridge"),
+    "location.descent": ("SpikedSLR", "ProjectedDescent"),
+    "location.sgd_on_spheres": ("SpikedSLR", "OnlineSGD"),
+    "location.free_norms": ("SpikedSLR", "MaxSLR", "GradientFlow", "OnlineSGD"),
+    "indexed.training": ("AttentionIndexed", "Ridge"),
+    "indexed.bayes": ("AttentionIndexed", "BayesOptimal"),
+}
+"""Modules of `needlepoint.simulation` that register what `simulate` can do, and for which tasks and learners."""
 
 
-def load_rules() -> None:
-    """Fill the dispatch table."""
-    load("needlepoint.simulation", RULES)
+def load_rules(task: Spec | None = None, learner: Spec | None = None) -> None:
+    """Fill the dispatch table, or only its part for this task and this learner."""
+    load("needlepoint.simulation", RULES, task, learner)

@@ -65,7 +65,7 @@ class Axes:
             if not rest:
                 parts[head] = value
             elif part is None:
-                raise InvalidParameter(f"over[{path!r}]: there is no {head} to change.")
+                raise InvalidParameter(f"over[{shown(path)}]: there is no {head} to change.")
             else:
                 parts[head] = assign(part, rest, value)
         return parts["task"], parts["model"], parts["learner"]
@@ -97,7 +97,7 @@ def read_axes(base: Question, over: Any) -> Axes:
         seen: set[str] = set()
         for value in column:
             if repr(value) in seen:
-                place = f"over[{where!r}]: {value!r}" if grid else f"over: the point {value!r}"
+                place = f"over[{shown(where)}]: {shown(value)}" if grid else f"over: the point {shown(value)}"
                 raise InvalidParameter(f"{place} is given twice; each {'value' if grid else 'point'} once.")
             seen.add(repr(value))
     return Axes(base, tuple(values), tuple(map(tuple, values.values())), grid)
@@ -105,7 +105,7 @@ def read_axes(base: Question, over: Any) -> Axes:
 
 def _listed(path: Any, values: Any) -> list[Any]:
     if isinstance(values, (str, Mapping, Spec)) or not hasattr(values, "__iter__") or getattr(values, "ndim", 1) == 0:
-        raise InvalidParameter(f"over[{path!r}]={shown(values)}: give a list of values, such as [1, 2, 5].")
+        raise InvalidParameter(f"over[{shown(path)}]={shown(values)}: give a list of values, such as [1, 2, 5].")
     return [v.item() if isinstance(v, np.generic) else v for v in values]
 
 
@@ -137,18 +137,19 @@ def check_path(base: Question, path: str) -> None:
     same = [k for k in known if k.rpartition(".")[2] == bare]
     near = same or difflib.get_close_matches(path, known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(known)}."
-    raise InvalidParameter(f"over[{path!r}]: there is no such field; {hint}")
+    raise InvalidParameter(f"over[{shown(path)}]: there is no such field; {hint}")
 
 
 def _checked(base: Question, path: str, value: Any, i: int) -> Any:
     """Return the value as its spec converts it (2 becomes 2.0 in a real field); raises what the spec raises."""
     if isinstance(value, float) and math.isnan(value):
-        raise InvalidParameter(f"over[{path!r}]: value {i} is NaN; an axis needs numbers.")
+        raise InvalidParameter(f"over[{shown(path)}]: value {i} is NaN; an axis needs numbers.")
     head, _, rest = path.partition(".")
     part = _parts(base)[head]
     if not rest:
-        if value is not None and getattr(value, "family", None) != head:
-            raise InvalidParameter(f"over[{path!r}]: value {i} is {shown(value)}, which is not a {head}.")
+        if isinstance(value, type) or (value is not None and getattr(value, "family", None) != head):
+            hint = f" but a class; write {value.__name__}(...)" if isinstance(value, type) else ""
+            raise InvalidParameter(f"over[{shown(path)}]: value {i} is {shown(value)}, which is not a {head}{hint}.")
         return value
     assert part is not None
     spec: Any = assign(part, rest, value)

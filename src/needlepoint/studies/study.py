@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from needlepoint.core.answers.comparison import Comparison
-from needlepoint.core.errors import InvalidParameter, NeedlepointError
+from needlepoint.core.errors import InvalidParameter, NeedlepointError, shown
+from needlepoint.core.progress import Shown, watched
 from needlepoint.core.results import Measurement, Prediction
 from needlepoint.core.specs import Spec
 from needlepoint.core.text.drawing import draw
@@ -17,7 +18,7 @@ from needlepoint.core.text.parsing import PARTS
 from needlepoint.core.text.showing import table
 from needlepoint.studies import tables
 from needlepoint.studies.axes import LIMIT, At
-from needlepoint.studies.execution.executors import Executor, executor_named, started
+from needlepoint.studies.execution.executors import Executor, Serial, executor_named, started
 from needlepoint.studies.execution.jobs import Job
 from needlepoint.studies.execution.running import Report, Tally, run, silent
 from needlepoint.studies.points import StudyPoint
@@ -28,6 +29,9 @@ from needlepoint.studies.sweeps import Simulation, Sweep
 
 OLDER = "computed with another version of the numbers; `study retry` (or the sweep) computes it again."
 """The message of a point whose row in the store is of another `NUMBERS_VERSION`."""
+
+
+_LONGEST_NAME = 4096  # characters of a path; no file system takes more
 
 
 class _NotComputed(Exception):
@@ -59,20 +63,31 @@ class Study:
         address: str | None = None,
         retry: bool = False,
         report: Report = silent,
+        progress: Shown = None,
     ) -> Tally:
         """Compute what is missing (with `retry` also what failed); return the tally. The options are as in `sweep`."""
         chosen = executor_named(executor, workers=workers, memory=memory, address=address)
         s, tally = self.definition, Tally(len(self.definition))
         self._comparisons.clear()  # points may be computed again, which makes their comparisons stale
         self._older = None
-        with started(chosen):
-            run(s.theory_units(), self.store, chosen, tally, report, retry)
+        with watched("sweep", progress) as update, started(chosen):
+
+            def say(tally: Tally, under_way: float = 0.0) -> None:
+                update((tally.done + under_way) / max(tally.total, 1), tally.words)
+
+            def both(tally: Tally) -> None:
+                say(tally)
+                report(tally)
+
+            if isinstance(chosen, Serial):
+                chosen.within = lambda jobs: say(tally, jobs)
+            run(s.theory_units(), self.store, chosen, tally, both, retry)
             if s.refine is not None:
                 for new in s.refine.stages(s.axes, self._prediction):
                     tally.total += len(new)
-                    run(s.theory_units(new), self.store, chosen, tally, report, retry)
+                    run(s.theory_units(new), self.store, chosen, tally, both, retry)
             if s.also is not None:
-                run(s.simulation_units(), self.store, chosen, tally, report, retry)
+                run(s.simulation_units(), self.store, chosen, tally, both, retry)
         return tally
 
     # --- reading ---------------------------------------------------------------------------------
@@ -173,7 +188,7 @@ class Study:
 
     def __str__(self) -> str:
         task, model, learner = self.definition.axes.base
-        lines = [f"Study: {task!r}, {model!r}, {learner!r}"]
+        lines = [f"Study: {shown(task)}, {shown(model)}, {shown(learner)}"]
         lines += [f"  over          {path}: {_shown(values)}" for path, values in self.axes.items()]
         if self.definition.also is not None:
             lines.append(f"  also          {self.definition.also}")
@@ -189,9 +204,9 @@ class Study:
         head, *lines = str(self).splitlines()
         return table([line.strip().split(None, 1) for line in lines], caption=head)
 
-    def plot(self, *args: Any, **options: Any) -> Any:
-        """Draw it: the same as `ndl.plot(study, ...)`."""
-        return draw(self, *args, **options)
+    def plot(self, *args: Any, ax: Any = None, **options: Any) -> Any:
+        """Draw it, on `ax` if that is given: the same as `ndl.plot(study, ...)`."""
+        return draw(self, *args, ax=ax, **options)
 
     def close(self) -> None:
         self.store.close()
@@ -226,6 +241,7 @@ def sweep(
     retry: bool = False,
     limit: float = LIMIT,
     report: Report = silent,
+    progress: Shown = None,
 ) -> Study:
     """Compute predictions, and with `also` simulations, over many values of any fields; return them as a Study.
 
@@ -245,6 +261,7 @@ def sweep(
     retry     whether points that failed before are computed again
     limit     largest number of predictions and simulations together; a sweep with more is refused
     report    function that is called with the Tally, how far the run is, whenever points are finished
+    progress  as in `predict`: shown after two seconds if a person is watching; True always, False never
 
     What is in the store already is not computed again, and an interrupted sweep goes on where it was. Points that fail
     stay in the study, with their reason.
@@ -254,13 +271,14 @@ def sweep(
     >>> [f"{point.prediction.excess_risk.value:.4f}" for point in study.points()]
     ['0.3249', '0.2248', '0.1155']
     """
-    if store is not None and not isinstance(store, (str, Path)):
-        raise InvalidParameter(f"sweep(store={store!r}): store must be the name of a file.")
+    if store is not None:
+        _check_name("sweep(store", store)
     definition = Sweep.of(task, model, learner, over, also, refine, seed, tol, limit)
     study = Study(definition, Store(MEMORY if store is None else store))
     try:
         study.store.put_meta("study", definition.to_json())
-        study.run(executor, workers=workers, memory=memory, address=address, retry=retry, report=report)
+        where = {"workers": workers, "memory": memory, "address": address}
+        study.run(executor, **where, retry=retry, report=report, progress=progress)
     except BaseException:
         study.close()
         raise
@@ -278,6 +296,7 @@ def open_study(path: str | Path, *, readonly: bool = False) -> Study:
     ...     print(len(list(study.points())))
     2
     """
+    _check_name("open_study(path", path)
     store = Store(path, create=False, readonly=readonly)
     try:
         document = store.meta("study")
@@ -298,3 +317,9 @@ def open_study(path: str | Path, *, readonly: bool = False) -> Study:
             f"{path} is damaged: the definition of its study cannot be read ({type(error).__name__}); run the sweep "
             "again with this store, which keeps its points."
         ) from None
+
+
+def _check_name(where: str, path: Any) -> None:
+    """Raise one sentence for what cannot be the name of a file, because of its type or its length."""
+    if not isinstance(path, (str, Path)) or len(str(path)) > _LONGEST_NAME:
+        raise InvalidParameter(f"{where}={shown(path)}): give the name of a file, such as study.sqlite.")

@@ -153,13 +153,13 @@ class Sweep:
         One question is checked for every combination of types.
         """
         from needlepoint.core.dispatch import find
-        from needlepoint.theory.predicting import load_rules as load_predictions
+        from needlepoint.theory import predicting
 
-        load_predictions()
+        loaders = {"predict": predicting.load_rules}
         if self.also:
-            from needlepoint.simulation.simulating import load_rules as load_simulations
+            from needlepoint.simulation import simulating
 
-            load_simulations()
+            loaders["simulate"] = simulating.load_rules
         seen: set[Any] = set()
         for at in self.axes.points():
             question = self.axes.question(at)
@@ -167,8 +167,9 @@ class Sweep:
             if kind in seen:
                 continue
             seen.add(kind)
-            for verb in ("predict", "simulate") if self.also else ("predict",):
-                find(verb, *cast("tuple[Any, Any, Any]", question))
+            for verb, load_rules in loaders.items():
+                load_rules(question[0], question[2])
+                find(verb, *cast("tuple[Any, Any, Any]", question), load_rules)
             for spec in question:
                 if spec is not None and from_json(json.loads(json.dumps(spec.to_json()))) != spec:
                     raise InvalidParameter(f"{spec!r}: it does not survive being written down and read again.")

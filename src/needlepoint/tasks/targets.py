@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # specs are read where nothing is computed, and those load sc
     from needlepoint.numerics.freeprob import FreeSum
 
 _LARGEST = 1e12  # of given eigenvalues, and one over it the smallest of their largest
+_OUTLINE = 400  # points at which a density is tabulated for a picture
 _EXACT, _BINS = 200, 300  # largest eigenvalues of a power law that are kept, and bins that the others are put in
 
 
@@ -45,6 +46,14 @@ class Target(Spec):
     def alike(self) -> float:
         """The chance that two eigenvalues are equal: the squares of the shares of equal ones, added up."""
         raise NotImplementedError
+
+    def outline(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return x and y (n,) of the density of the eigenvalues that are not zero; empty where they are single ones."""
+        return np.empty(0), np.empty(0)
+
+    def eigenvalues(self) -> np.ndarray:
+        """Return the single eigenvalues (n,), the different ones; empty where they have a density."""
+        return np.empty(0)
 
     def draw(self, rng: np.random.Generator, d: int) -> np.ndarray:
         """The eigenvalues (d,) of one matrix."""
@@ -79,6 +88,15 @@ class Wishart(Target):
     @property
     def alike(self) -> float:
         return (1 - self.rank) ** 2
+
+    def outline(self) -> tuple[np.ndarray, np.ndarray]:
+        r"""Return the density of Marchenko and Pastur, $\sqrt{\rho (s - s_-)(s_+ - s)}/(2\pi s)$ with the edges
+        $s_\pm = (\sqrt\rho \pm 1)^2/\sqrt\rho$ and $\rho$ the `rank_ratio`, at points that crowd at the edges."""
+        root = math.sqrt(self.rank_ratio)
+        low, high = (root - 1) ** 2 / root, (root + 1) ** 2 / root
+        angle = (np.arange(_OUTLINE) + 0.5) / _OUTLINE * np.pi
+        s = low + (high - low) * (1 - np.cos(angle)) / 2
+        return s, root * np.sqrt((s - low) * (high - s)) / (2 * np.pi * s)
 
     def draw(self, rng: np.random.Generator, d: int) -> np.ndarray:
         width = max(1, round(self.rank_ratio * d))

@@ -7,18 +7,21 @@ from collections.abc import Sequence
 from needlepoint.core.answers.agreement import Realised, asked, side_by_side
 from needlepoint.core.answers.comparison import Comparison
 from needlepoint.core.dispatch import rules
-from needlepoint.core.results import Measurement, Prediction
+from needlepoint.core.progress import Shown, watched
+from needlepoint.core.results import Measurement, Prediction, Progress
 from needlepoint.numerics.precision import float64
 from needlepoint.theory.predicting import load_rules
 
 
 @float64
-def compare(prediction: Prediction, measurements: Measurement | Sequence[Measurement]) -> Comparison:
+def compare(
+    prediction: Prediction, measurements: Measurement | Sequence[Measurement], *, progress: Shown = None
+) -> Comparison:
     """Rows of predicted against measured for every metric and overlap that both have with an error.
 
     Where the theory is a limit, a z-score at one d mostly measures the finite size; from three sizes on
     `z_extrapolated` compares the prediction with a fit in 1/d. On the attention-indexed model every repeat draws its
-    own target: it is compared with what is predicted for that one.
+    own target: it is compared with what is predicted for that one, which takes a while. `progress` is as in `predict`.
 
     >>> task, bayes = ndl.SpikedSLR(2, snr=2.0), ndl.BayesOptimal()
     >>> prediction = ndl.predict(task, None, bayes)
@@ -27,14 +30,18 @@ def compare(prediction: Prediction, measurements: Measurement | Sequence[Measure
     True
     """
     prediction, found = asked(prediction, measurements)
-    return side_by_side(prediction, found, [_realised(prediction, m) for m in found])
+    with watched("compare", progress) as update:
+        realised: list[Realised | None] = []
+        for i, m in enumerate(found):
+            realised.append(_realised(prediction, m, lambda done, i=i: update((i + done) / len(found))))
+    return side_by_side(prediction, found, realised)
 
 
-def _realised(prediction: Prediction, measurement: Measurement) -> Realised | None:
+def _realised(prediction: Prediction, measurement: Measurement, progress: Progress) -> Realised | None:
     """Predictions for the targets that were drawn, where a rule says how."""
     if measurement.spectrum is None or not measurement.values:
         return None
-    load_rules()
+    load_rules(prediction.task, prediction.learner)
     key = ("realise", type(prediction.task), type(prediction.model), type(prediction.learner))
     rule = rules().get(key)
-    return None if rule is None else rule(prediction, measurement)
+    return None if rule is None else rule(prediction, measurement, progress)

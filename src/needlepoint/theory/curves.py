@@ -69,7 +69,7 @@ def padded(count: int, least: int = 32) -> int:
 
 
 def _solver(task: Spec, model: Spec | None, learner: Spec) -> Solver | None:
-    load_rules()
+    load_rules(task, learner)
     try:
         covering = find("predict_curves", task, model, learner)
     except NoTheory:
@@ -77,10 +77,14 @@ def _solver(task: Spec, model: Spec | None, learner: Spec) -> Solver | None:
     return covering(task, model, learner)
 
 
-RULES = ("location.dynamics.descent", "location.erf.many_optima", "location.ridge.curves")
-"""Modules of `needlepoint.theory` that register curves."""
+RULES = {
+    "location.dynamics.descent": ("SpikedSLR", "ProjectedDescent"),
+    "location.erf.many_optima": ("SpikedSLR", "MaxSLR", "Population"),
+    "location.ridge.curves": ("SpikedSLR", "MaxSLR", "Ridge"),
+}
+"""Modules of `needlepoint.theory` that register curves, and for which tasks and learners."""
 
 
-def load_rules() -> None:
-    """Fill the dispatch table."""
-    load("needlepoint.theory", RULES)
+def load_rules(task: Spec | None = None, learner: Spec | None = None) -> None:
+    """Fill the dispatch table, or only its part for this task and this learner."""
+    load("needlepoint.theory", RULES, task, learner)

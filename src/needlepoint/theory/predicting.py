@@ -5,7 +5,8 @@ from __future__ import annotations
 from needlepoint.core.dispatch import check_question, check_tolerance, find, load
 from needlepoint.core.errors import NotConverged
 from needlepoint.core.options import PredictionOptions
-from needlepoint.core.results import Prediction, Progress, silent
+from needlepoint.core.progress import Shown, watched
+from needlepoint.core.results import Prediction
 from needlepoint.core.specs import Spec
 from needlepoint.numerics.precision import float64
 
@@ -19,43 +20,45 @@ def predict(
     seed: int = 0,
     tol: float | None = None,
     throw: bool = True,
-    progress: Progress = silent,
+    progress: Shown = None,
 ) -> Prediction:
     """The answer of the theory; `model` may be None for BayesOptimal.
 
     Raises NotConverged, with the prediction in `.result`, when its equations are not solved; with throw=False it is
     returned whatever its status. UNSTABLE is returned, with a note: solved, but not to be trusted. So is UNBOUNDED
-    where the infimum is known. `seed` enters where the learner or the integration is random.
+    where the infimum is known. `seed` enters where the learner or the integration is random. What takes over two
+    seconds shows its progress where a person is watching; `progress=False` silences it, True shows it everywhere.
 
     >>> found = ndl.predict(ndl.SpikedSLR(2, snr=2.0), ndl.KeyValueAttention(ndl.Softmax()), ndl.Population())
     >>> f"{found.excess_risk.value:.6f}", found.ok
     ('0.224800', True)
     """
-    check_tolerance("predict", tol)
     check_question("predict", task, model, learner, seed)
-    load_rules()
-    prediction = find("predict", task, model, learner)(task, model, learner, PredictionOptions(seed, tol, progress))
-    progress(1.0)
+    check_tolerance("predict", tol)
+    load_rules(task, learner)
+    rule = find("predict", task, model, learner, load_rules)
+    with watched("predict", progress) as update:
+        prediction = rule(task, model, learner, PredictionOptions(seed, tol, update))
+        update(1.0)
     if throw and not (prediction.status.finished or prediction.ok):
         notes = " ".join(prediction.notes)
         raise NotConverged(f"{prediction.status.name}: {prediction.status.sentence} {notes}".strip(), prediction)
     return prediction
 
 
-RULES = (
-    "location.population.optimum",
-    "location.bayes.given_teachers",
-    "location.bayes.samples",
-    "location.ridge.prediction",
-    "location.dynamics.descent",
-    "location.dynamics.sgd_on_spheres",
-    "location.dynamics.flow",
-    "indexed.prediction",
-    "indexed.bayes",
-)
-"""Modules of `needlepoint.theory` that register what `predict` can answer."""
+RULES = {
+    "location.population.optimum": ("SpikedSLR", "MaxSLR", "Population"),
+    "location.bayes.samples": ("SpikedSLR", "MaxSLR", "BayesOptimal"),
+    "location.ridge.prediction": ("SpikedSLR", "MaxSLR", "Ridge"),
+    "location.dynamics.descent": ("SpikedSLR", "ProjectedDescent"),
+    "location.dynamics.sgd_on_spheres": ("SpikedSLR", "OnlineSGD"),
+    "location.dynamics.flow": ("SpikedSLR", "MaxSLR", "GradientFlow", "OnlineSGD"),
+    "indexed.prediction": ("AttentionIndexed", "Ridge"),
+    "indexed.bayes": ("AttentionIndexed", "BayesOptimal"),
+}
+"""Modules of `needlepoint.theory` that register what `predict` can answer, and for which tasks and learners."""
 
 
-def load_rules() -> None:
-    """Fill the dispatch table."""
-    load("needlepoint.theory", RULES)
+def load_rules(task: Spec | None = None, learner: Spec | None = None) -> None:
+    """Fill the dispatch table, or only its part for this task and this learner."""
+    load("needlepoint.theory", RULES, task, learner)

@@ -46,7 +46,7 @@ def parse_spec(text: str, family: str) -> Spec | None:
     if value is None and family == "model":
         return None
     if not isinstance(value, Spec) or value.family != family:
-        raise InvalidParameter(f"{text!r} is not a {family}; one of {', '.join(names(family))}.")
+        raise InvalidParameter(f"{shown(text)} is not a {family}; one of {', '.join(names(family))}.")
     return value
 
 
@@ -71,18 +71,18 @@ def _value(node: ast.expr, text: str) -> Any:
             pairs = [(_number(k, text), _value(v, text)) for k, v in zip(keys, values, strict=True) if k]
             twice = [k for i, (k, _) in enumerate(pairs) if k in [other for other, _ in pairs[:i]]]
             if twice:
-                raise InvalidParameter(f"{twice[0]:g} is given twice in {text!r}; each length has one probability.")
+                raise InvalidParameter(f"{twice[0]:g} is given twice in {shown(text)}; a length has one probability.")
             return dict(pairs)
         case ast.Call(func=ast.Name(id="sqrt"), args=[arg], keywords=[]):
             return _arithmetic(_square_root, _number(arg, text), 0, text)
         case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if all(k.arg for k in keywords):
             values = {k.arg: _value(k.value, text) for k in keywords if k.arg}
             if len(values) < len(keywords):
-                raise InvalidParameter(f"a field of {name} is given twice in {text!r}.")
+                raise InvalidParameter(f"a field of {name} is given twice in {shown(text)}.")
             return build(name, [_value(a, text) for a in args], values)
         case _:
             pass
-    raise InvalidParameter(f"cannot read {ast.unparse(node)!r} in {text!r}: only names, numbers and specs.")
+    raise InvalidParameter(f"cannot read {shown(ast.unparse(node))} in {shown(text)}: only names, numbers and specs.")
 
 
 def _square_root(x: float, _: float) -> float:
@@ -92,13 +92,13 @@ def _square_root(x: float, _: float) -> float:
 def _number(node: ast.expr, text: str) -> float | int:
     value = _value(node, text)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InvalidParameter(f"{ast.unparse(node)!r} in {text!r} is not a number.")
+        raise InvalidParameter(f"{shown(ast.unparse(node))} in {shown(text)} is not a number.")
     return value
 
 
 def _arithmetic(op: Callable[[float, float], Any], x: float, y: float, text: str) -> float | int:
     if op is _BINARY[ast.Pow] and (abs(x) > 1e6 or abs(y) > 64):
-        raise InvalidParameter(f"a power in {text!r} is too large to be meant.")
+        raise InvalidParameter(f"a power in {shown(text)} is too large to be meant.")
     try:
         result = op(x, y)
         if not isinstance(result, complex):
@@ -106,7 +106,7 @@ def _arithmetic(op: Callable[[float, float], Any], x: float, y: float, text: str
     except (ZeroDivisionError, OverflowError, ValueError):
         result = math.nan
     if isinstance(result, complex) or math.isnan(result):
-        raise InvalidParameter(f"the arithmetic in {text!r} has no real value.")
+        raise InvalidParameter(f"the arithmetic in {shown(text)} has no real value.")
     return result
 
 
@@ -145,7 +145,7 @@ def combine(document: dict[str, Any], given: dict[str, str | None], changes: lis
         elif stored is not None:
             value = from_json(stored)
             if value.family != part:
-                raise InvalidParameter(f"{value!r} is not a {part}; one of {', '.join(names(part))}.")
+                raise InvalidParameter(f"{shown(value)} is not a {part}; one of {', '.join(names(part))}.")
             parts[part] = value
         else:
             parts[part] = None
@@ -153,12 +153,12 @@ def combine(document: dict[str, Any], given: dict[str, str | None], changes: lis
         path, eq, text = change.partition("=")
         head, _, rest = path.strip().partition(".")
         if not eq or not rest:
-            raise InvalidParameter(f"--set {change!r}: write it as part.field=value, e.g. learner.lr=0.001.")
+            raise InvalidParameter(f"--set {shown(change)}: write it as part.field=value, e.g. learner.lr=0.001.")
         target = parts.get(head)
         if head not in PARTS:
             raise UnknownName("part of a spec", head, PARTS)
         if target is None:
-            raise InvalidParameter(f"--set {change!r}: there is no {head} to change.")
+            raise InvalidParameter(f"--set {shown(change)}: there is no {head} to change.")
         word = text.strip()
         bare = word.isidentifier() and word not in _CONSTANTS  # a single word needs no quotes: learner.within=all
         parts[head] = assign(target, rest, word if bare else parse_value(text))

@@ -55,6 +55,6 @@ class Showing:
         """Return the numbers as a pandas.DataFrame."""
         return data_frame(self._records())
 
-    def plot(self, *args: Any, **options: Any) -> Any:
-        """Draw it: the same as `ndl.plot(self, ...)`."""
-        return draw(self, *args, **options)
+    def plot(self, *args: Any, ax: Any = None, **options: Any) -> Any:
+        """Draw it, on `ax` if that is given: the same as `ndl.plot(self, ...)`."""
+        return draw(self, *args, ax=ax, **options)

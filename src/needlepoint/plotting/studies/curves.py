@@ -25,7 +25,8 @@ Z_LEAST, Z_MOST = 4.5, 10.0
 _SIZES = ("o", "s", "^", "D", "v", "p", "h", "<", ">", "8")
 
 
-def draw_curves(data: Data, x: str | None) -> Figure:
+def draw_curves(data: Data, x: str | None, ax: Any = None) -> Figure:
+    """Return the figure of the curves, or draw them on `ax` alone, without the strip of z-scores."""
     path = data.choose("x", x)
     groups = data.groups([path])
     if len(groups) > MOST_CURVES:
@@ -37,9 +38,12 @@ def draw_curves(data: Data, x: str | None) -> Figure:
         )
     scale = Scale.of(data.axes[path])
     rows = {name: [(p, row) for p in points for row in _rows(data, p)] for name, points in groups.items()}
-    strip = any(rows.values())
+    strip = any(rows.values()) and ax is None
     options = {"sharex": True, "gridspec_kw": {"height_ratios": (3.4, 1.0)}} if strip else {}
-    figure, axes = panels(2 if strip else 1, 1, 6.4, 4.7 if strip else 3.8, **options)
+    if ax is None:
+        figure, axes = panels(2 if strip else 1, 1, 6.4, 4.7 if strip else 3.8, **options)
+    else:
+        figure, axes = ax.figure, np.array([[ax]], dtype=object)
     sizes = sorted({m.d for p in data.points for m in p.measurements})
     shapes = {d: _SIZES[i % len(_SIZES)] for i, d in enumerate(sizes)}
     legend, marks = {}, {}
@@ -62,7 +66,11 @@ def draw_curves(data: Data, x: str | None) -> Figure:
         for axis in axes[:, 0]:
             axis.axvline(border, color="#bbbbbb", linewidth=0.8, linestyle=":")
     sized = {text: sign for text, sign in marks.items() if text.startswith(f"{TRAINING}, ")}
-    add_legend(figure, {**legend, **sized, **marks})
+    entries = {**legend, **sized, **marks}
+    if ax is None:
+        add_legend(figure, entries)
+    else:
+        ax.legend(list(entries.values()), list(entries))
     return figure
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.errors import InvalidParameter, shown
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.results import Result
 from needlepoint.core.specs import Spec, declared
@@ -156,17 +156,19 @@ class Data:
         return estimate, "" if math.isfinite(estimate.value) else "not finite"
 
 
-PARTS = ("Spectrum", "TrainedSpectrum", "Trajectory")
-"""Types of what a result holds, which a user may try to draw by itself."""
-
-
 def read(study: Plottable, metric: str | None) -> Data:
     """Return what is drawn of a study; without a `metric` it is the risk on clean labels (`CLEAN`) if there is one."""
     if not all(hasattr(study, name) for name in ("axes", "grid", "points")):
-        whole = " (the whole of it, not its spectrum or trajectory)" if type(study).__name__ in PARTS else ""
+        kind = shown(study) if isinstance(study, type) else type(study).__name__
+        whole = " (the whole of it, not its trajectory)" if kind == "Trajectory" else ""
+        if isinstance(study, (list, tuple)):
+            raise InvalidParameter(
+                f"plot({kind}): one answer at a time; several predictions are drawn as a study (sweep), and several on "
+                "one picture with ax=."
+            )
         raise InvalidParameter(
-            f"plot({type(study).__name__}): takes a prediction or measurement{whole}, or a study, which has axes, grid "
-            "and points()."
+            f"plot({kind}): takes a prediction or measurement{whole}, a comparison, a spectrum, or a study, which has "
+            "axes, grid and points()."
         )
     points = tuple(study.points())
     if not points:
@@ -187,9 +189,9 @@ def read(study: Plottable, metric: str | None) -> Data:
     if metric is None:
         metric = next((name for name in CLEAN if name in names), names[0])
     if metric not in names:
-        near = difflib.get_close_matches(str(metric), names, n=1)
+        near = difflib.get_close_matches(shown(metric), names, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
-        raise InvalidParameter(f"plot(metric={metric!r}): the study has {', '.join(names)}{hint}.")
+        raise InvalidParameter(f"plot(metric={shown(metric)}): the study has {', '.join(names)}{hint}.")
     predicted = any(estimate_of(r, metric) is not None for r in predictions)
     measured = any(estimate_of(r, metric) is not None for r in measurements)
     return Data(metric, points, axes, bool(study.grid), predicted, measured)

@@ -58,7 +58,8 @@ class _Canvas:
     legend: dict[str, Any]
 
 
-def draw_maps(data: Data, x: str | None, y: str | None, levels: int | Sequence[float] | None) -> Figure:
+def draw_maps(data: Data, x: str | None, y: str | None, levels: int | Sequence[float] | None, ax: Any = None) -> Figure:
+    """Return the figure of the maps, or draw the one map on `ax`."""
     first = data.choose("x", x, taken=[] if y is None or x is not None else [data.choose("y", y)])
     paths = (first, data.choose("y", y, taken=[first]))
     for name, path in zip("xy", paths, strict=True):
@@ -84,7 +85,14 @@ def draw_maps(data: Data, x: str | None, y: str | None, levels: int | Sequence[f
     canvas = _Canvas(scales, norm, _levels(levels, min(usable), max(usable), isinstance(norm, LogNorm)), borders, {})
     columns = len(groups) if len(groups) < 4 else 2 if len(groups) == 4 else 3
     rows = math.ceil(len(groups) / columns)
-    figure, axes = panels(rows, columns, 3.6 * columns + 1.8, 3.5 * rows + 0.4, sharex=True, sharey=True)
+    if ax is not None and len(groups) > 1:
+        raise InvalidParameter(
+            f"plot(ax=...): {data.counts(paths)} make {len(groups)} maps, and one fits; leave ax out."
+        )
+    if ax is None:
+        figure, axes = panels(rows, columns, 3.6 * columns + 1.8, 3.5 * rows + 0.4, sharex=True, sharey=True)
+    else:
+        figure, axes = ax.figure, np.array([[ax]], dtype=object)
     draw, image = _cells if data.grid else _triangles, cast(Any, None)
     for i, (axis, (name, shown)) in enumerate(zip(axes.flat, samples.items(), strict=False)):
         axis.set_title(name or data.title)
@@ -104,7 +112,10 @@ def draw_maps(data: Data, x: str | None, y: str | None, levels: int | Sequence[f
         colour, width = _BORDERS[kind]
         cased = [withStroke(linewidth=width + _CASING, foreground="black")]
         canvas.legend[text] = Line2D([], [], color=colour, linewidth=width, path_effects=cased)
-    add_legend(figure, canvas.legend)
+    if ax is None:
+        add_legend(figure, canvas.legend)
+    elif canvas.legend:
+        ax.legend(list(canvas.legend.values()), list(canvas.legend), loc="upper center", bbox_to_anchor=(0.5, -0.15))
     return figure
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.lowering import lower
 from needlepoint.models.activations import Activation
+from needlepoint.numerics.arrays import Array
 from needlepoint.simulation.location.accuracy import ACCURACY
 from needlepoint.simulation.location.bayes_amp import Data
 from needlepoint.tasks.single_location import SingleLocation
@@ -107,7 +108,7 @@ def draw_problem(
     activation: Activation,
     penalties: tuple[float, float],
     n: int,
-    key: Any,
+    key: Array,
     k_star: np.ndarray,
     v_star: np.ndarray,
 ) -> Problem:

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from needlepoint.core.errors import InvalidParameter, UnknownName, shown
 from needlepoint.core.kinds import is_whole
+from needlepoint.core.results import Progress, silent
 from needlepoint.studies.execution.machine import WORKER_BYTES, bytes_of, cores, resident
 from needlepoint.studies.execution.work import PLAIN, Outcome, solve
 
@@ -62,6 +63,8 @@ class Serial:
 
     name: str = "serial"
     width: int = 1
+    within: Progress = field(default=silent, repr=False)
+    """Called with how many jobs of the unit under way are done, in fractions too."""
     _queue: deque[tuple[int, dict[str, Any]]] = field(default_factory=deque, repr=False)
 
     def start(self) -> None:
@@ -75,7 +78,7 @@ class Serial:
             time.sleep(timeout)
             return []
         number, unit = self._queue.popleft()
-        return [(number, solve(unit))]
+        return [(number, solve(unit, lambda fraction: self.within(fraction * len(unit["calls"]))))]
 
     def stop(self) -> None:
         self._queue.clear()

@@ -53,6 +53,12 @@ class Tally:
         """Return the seconds left at the rate so far; infinite while nothing has been computed."""
         return (self.total - self.done) / self.rate if self.rate else float("inf")
 
+    @property
+    def words(self) -> str:
+        """Return how far the run is, without times: 12/40 points, 0 failed, 1 flagged, last CONVERGED."""
+        last = f", last {self.last}" if self.last else ""
+        return f"{self.done:,}/{self.total:,} points, {self.failed} failed, {self.flagged} flagged{last}"
+
     def count(self, job: Job, state: str, status: str, result: Callable[[], Result]) -> None:
         """Count a job. `result` is only called where the status alone does not say whether the result can be used."""
         self.done += 1

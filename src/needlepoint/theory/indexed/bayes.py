@@ -14,7 +14,7 @@ from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.options import PredictionOptions
 from needlepoint.core.overlaps import IndexedOverlaps
-from needlepoint.core.results import Measurement, Prediction
+from needlepoint.core.results import Measurement, Prediction, Progress, silent
 from needlepoint.core.status import Status
 from needlepoint.learners import BayesOptimal
 from needlepoint.numerics.freeprob import FreeSum
@@ -69,7 +69,9 @@ def predict_bayes(task: AttentionIndexed, model: None, learner: BayesOptimal, op
 
 @rule("realise", AttentionIndexed, None, BayesOptimal)
 @threadpool_limits.wrap(limits=1, user_api="blas")
-def realise_bayes(prediction: Prediction, measurement: Measurement) -> dict[str, np.ndarray]:
+def realise_bayes(
+    prediction: Prediction, measurement: Measurement, progress: Progress = silent
+) -> dict[str, np.ndarray]:
     """Return the predicted numbers for every repeat, (repeats,) each: at the eigenvalues that its target has, and with
     its whole number of sequences over d^2."""
     task, learner, d = prediction.task, prediction.learner, measurement.d
@@ -80,6 +82,7 @@ def realise_bayes(prediction: Prediction, measurement: Measurement) -> dict[str,
     same = learner.replace(alpha=round(learner.alpha * d * d) / d**2)
     rows = []
     for values in measurement.spectrum.target.tolist():
+        progress(len(rows) / len(measurement.spectrum.target))
         found = predict_bayes(
             task.replace(target=Eigenvalues(tuple(values))), None, same, PredictionOptions(prediction.seed)
         )

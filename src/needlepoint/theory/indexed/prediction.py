@@ -15,7 +15,7 @@ from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.options import PredictionOptions
 from needlepoint.core.overlaps import IndexedOverlaps
-from needlepoint.core.results import Measurement, Prediction
+from needlepoint.core.results import Measurement, Prediction, Progress, silent
 from needlepoint.core.status import Status
 from needlepoint.learners import Ridge
 from needlepoint.models.attention import DirectAttention, TiedAttention
@@ -60,7 +60,9 @@ def predict_indexed(task: AttentionIndexed, model: Model, learner: Ridge, option
 @rule("realise", AttentionIndexed, TiedAttention, Ridge)
 @rule("realise", AttentionIndexed, DirectAttention, Ridge)
 @threadpool_limits.wrap(limits=1, user_api="blas")  # its sums are small, and slower with more threads
-def realise_indexed(prediction: Prediction, measurement: Measurement) -> dict[str, np.ndarray]:
+def realise_indexed(
+    prediction: Prediction, measurement: Measurement, progress: Progress = silent
+) -> dict[str, np.ndarray]:
     """Return the predicted numbers for every repeat, (repeats,) each: at the eigenvalues that its target has, and with
     its whole number of sequences over d^2. Both change the prediction by little, so that a coarse rule of integration
     is enough for the difference."""
@@ -85,6 +87,7 @@ def realise_indexed(prediction: Prediction, measurement: Measurement) -> dict[st
     found: dict[tuple[float, ...], dict[str, float]] = {}
     targets = [tuple(row) for row in measurement.spectrum.target.tolist()]
     for values in dict.fromkeys(targets):
+        progress(len(found) / len(targets))
         own = task.replace(target=Eigenvalues(values))
         alpha = round(learner.alpha * d * d) / d**2
         near = _solved(own, model, alpha, penalty, options, limit, ACCURACY.realised)

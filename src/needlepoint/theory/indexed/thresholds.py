@@ -10,6 +10,7 @@ import numpy as np
 from scipy import optimize
 from threadpoolctl import threadpool_limits
 
+from needlepoint.core.dispatch import check_part, check_untraced
 from needlepoint.core.errors import NoTheory
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.specs import Spec
@@ -64,6 +65,9 @@ def thresholds(task: Spec, model: Spec) -> Thresholds:
     >>> f"{found.interpolation.value:.6f}"
     '0.306964'
     """
+    check_untraced("thresholds")
+    check_part("thresholds", "task", task)
+    check_part("thresholds", "model", model)
     if not isinstance(task, AttentionIndexed) or not isinstance(model, (TiedAttention, DirectAttention)):
         raise NoTheory(
             f"no thresholds for {type(task).__name__} with {type(model).__name__}; AttentionIndexed with TiedAttention "

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +15,7 @@ import numpy as np
 from scipy import interpolate, special
 
 from needlepoint.core.errors import NoTheory
+from needlepoint.numerics.arrays import Array
 from needlepoint.numerics.gaussian import lattice, sobol_normals, trapezoid_rule
 from needlepoint.numerics.precision import float64
 from needlepoint.tasks.single_location import MaxSLR
@@ -186,12 +186,12 @@ def _sampled(snr: float, T: float, key: float, value: float, normals: np.ndarray
 
 
 @jax.jit
-def _scores(P: Any, C: Any, draws: Any, spread: Any) -> Any:
+def _scores(P: Array, C: Array, draws: Array, spread: Array) -> Array:
     """Return the first three means of eq:max-posterior, (3,), summed over the relevant place with its probability."""
     length = P.shape[1]
     gain = jnp.sum(C, axis=2)
 
-    def one(draw: Any) -> Any:
+    def one(draw: Array) -> Array:
         xi, h = draw[:, :1], spread * draw[:, 1:]
         total = jnp.zeros(3)
         for place in range(length):

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from needlepoint.core.dispatch import check_tolerance, rule
+from needlepoint.core.dispatch import check_part, check_tolerance, rule
 from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.options import PredictionOptions
 from needlepoint.core.overlaps import Overlaps
+from needlepoint.core.progress import watching
 from needlepoint.core.results import Prediction, Progress, silent
 from needlepoint.core.status import Status
 from needlepoint.learners import BayesOptimal
@@ -87,6 +88,7 @@ def predict_bayes(task: SingleLocation, model: None, learner: BayesOptimal, opti
 
 
 @float64
+@watching("bayes_branches")
 def bayes_branches(
     task: SingleLocation, alpha: float, *, tol: float | None = None, seed: int = 0, progress: Progress = silent
 ) -> tuple[Branch, ...]:
@@ -109,6 +111,7 @@ def bayes_branches(
 
 def check_samples(task: SingleLocation, alpha: float) -> None:
     """Raise if the state evolution does not cover this task and alpha."""
+    check_part("bayes_branches", "task", task)
     if not isinstance(task, (SpikedSLR, MaxSLR)):
         raise NoTheory(f"no state evolution for {type(task).__name__}; SpikedSLR and MaxSLR have one.")
     if isinstance(task, SpikedSLR) and task.relevant_std != 1.0:

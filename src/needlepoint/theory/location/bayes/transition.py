@@ -13,6 +13,7 @@ from scipy import interpolate, optimize
 from needlepoint.core.dispatch import check_tolerance
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.estimates import Estimate
+from needlepoint.core.progress import watching
 from needlepoint.core.results import Progress, silent
 from needlepoint.numerics.precision import float64
 from needlepoint.tasks.single_location import SingleLocation
@@ -85,6 +86,7 @@ class BayesTransition:
 
 
 @float64
+@watching("bayes_scan")
 def bayes_scan(
     task: SingleLocation,
     alphas: Sequence[float],
@@ -120,6 +122,7 @@ def bayes_scan(
 
 
 @float64
+@watching("bayes_transition")
 def bayes_transition(
     task: SingleLocation, low: float, high: float, *, seed: int = 0, progress: Progress = silent
 ) -> BayesTransition:

@@ -19,6 +19,7 @@ from needlepoint.core.results import Prediction, Trajectory
 from needlepoint.learners import ProjectedDescent, record_steps
 from needlepoint.models.activations import Erf
 from needlepoint.models.attention import KeyValueAttention
+from needlepoint.numerics.arrays import Array
 from needlepoint.tasks.single_location import SpikedSLR
 from needlepoint.theory.curves import Curves, Solver, padded, reshaped
 from needlepoint.theory.location.dynamics.accuracy import ACCURACY
@@ -154,7 +155,7 @@ def _advance(c: dict[str, Any], five: Any, done: Any, lengths: Any) -> Any:
     def record(carry: tuple[Any, Any], length: Any) -> tuple[Any, Any]:
         five, done = carry
 
-        def step(i: Any, five: Any) -> Any:
+        def step(i: Array, five: Array) -> Array:
             return descent_step({**c, "scale": scale_of_step(scale, schedule, done + i)}, five, lr)
 
         five = jax.lax.fori_loop(0, length, step, five)

@@ -19,6 +19,7 @@ from needlepoint.core.overlaps import frame_coordinates
 from needlepoint.core.results import Prediction, Trajectory
 from needlepoint.learners import OnlineSGD, record_steps
 from needlepoint.models.attention import KeyValueAttention
+from needlepoint.numerics.arrays import Array
 from needlepoint.tasks.single_location import SpikedSLR
 from needlepoint.theory.location.dynamics.accuracy import ACCURACY
 from needlepoint.theory.location.dynamics.descent import require_erf
@@ -31,15 +32,15 @@ class Frame(NamedTuple):
     r"""eq:sgd-frame. $k = (\kappa, \eta, k_3, 0)$ and $v = (\theta, \nu, v_3, v_4)$ in the frame $k^*, v^*$,
     residual of $k$, residual of $v$; each an array over runs."""
 
-    kappa: Any
-    eta: Any
-    k3: Any
-    theta: Any
-    nu: Any
-    v3: Any
-    v4: Any
+    kappa: Array
+    eta: Array
+    k3: Array
+    theta: Array
+    nu: Array
+    v3: Array
+    v4: Array
 
-    def five(self) -> Any:
+    def five(self) -> Array:
         rho = self.kappa * self.theta + self.eta * self.nu + self.k3 * self.v3
         return jnp.stack([self.kappa, self.nu, self.theta, self.eta, rho])
 
@@ -128,18 +129,18 @@ def _advance(
     batch: int,
     c: dict[str, Any],
     state: Frame,
-    block_start: Any,
-    first: Any,
-    last: Any,
-    lr: Any,
-    schedule: Any,
-    others: Any,
-    relevant: Any,
-    label: Any,
-    frame: Any,
-    chi: Any,
+    block_start: Array,
+    first: Array,
+    last: Array,
+    lr: Array,
+    schedule: Array,
+    others: Array,
+    relevant: Array,
+    label: Array,
+    frame: Array,
+    chi: Array,
 ) -> Frame:
-    def step(i: Any, state: Frame) -> Frame:
+    def step(i: Array, state: Frame) -> Frame:
         at = {**c, "scale": scale_of_step(c["scale"], schedule, block_start + i)}
         return sgd_step(batch, at, state, lr, others[i], relevant[i], label[i], frame[i], chi[i])
 
@@ -150,12 +151,12 @@ def sgd_step(
     batch: int,
     c: dict[str, Any],
     state: Frame,
-    lr: Any,
-    others: Any,
-    relevant: Any,
-    label: Any,
-    frame: Any,
-    chi: Any,
+    lr: Array,
+    others: Array,
+    relevant: Array,
+    label: Array,
+    frame: Array,
+    chi: Array,
 ) -> Frame:
     r"""eq:sgd-law. Return the state after one step of SGD on the unit spheres, in law.
 
@@ -175,7 +176,7 @@ def sgd_step(
     v_rest_norm = jnp.sqrt(jnp.sum(v_rest**2, axis=0))
     unit_rest = v_rest / jnp.maximum(v_rest_norm, ACCURACY.tiny)
 
-    def weight(score: Any) -> tuple[Any, Any]:
+    def weight(score: Array) -> tuple[Array, Array]:
         inside = scale * score + c["shift"]
         return c["offset"] + erf(inside), scale * (2 / np.sqrt(np.pi)) * jnp.exp(-inside * inside)
 
@@ -222,7 +223,7 @@ def sgd_step(
     return _rotate(k_new, v_new)
 
 
-def _dot(vector: Any, x: Any) -> Any:
+def _dot(vector: Array, x: Array) -> Array:
     return jnp.sum(vector[:, None] * x, axis=0)
 
 
@@ -245,11 +246,11 @@ def _cholesky(aa: Any, ac: Any, cc: Any) -> tuple[Any, Any, Any]:
     return l11, l21, jnp.sqrt(jnp.maximum(cc - l21**2, 0.0))
 
 
-def _normalise(x: Any) -> Any:
+def _normalise(x: Array) -> Array:
     return x / jnp.sqrt(jnp.sum(x * x, axis=0))
 
 
-def _rotate(k: Any, v: Any) -> Frame:
+def _rotate(k: Array, v: Array) -> Frame:
     """Return the frame coordinates of new vectors: the residual of k is the third direction, that of v the fourth."""
     k_rest, v_rest = k[2:], v[2:]
     k3 = jnp.sqrt(jnp.sum(k_rest**2, axis=0))

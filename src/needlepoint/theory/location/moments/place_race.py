@@ -9,11 +9,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from scipy import fft, interpolate, special
+import scipy
+from scipy import special
 
+from needlepoint.numerics.arrays import Array
 from needlepoint.numerics.gaussian import lattice, trapezoid_rule
 from needlepoint.tasks.single_location import MaxSLR
 from needlepoint.theory.location.moments.accuracy import ACCURACY
@@ -123,13 +125,13 @@ class Winner(NamedTuple):
     r"""The law of $\chi^*_J$: a quadrature rule (`x`, `weight`), and on the lattice `fine` its distribution `below` and
     its density with first and second derivative (`slope`, `bend`)."""
 
-    x: Any
-    weight: Any
-    fine: Any
-    below: Any
-    density: Any
-    slope: Any
-    bend: Any
+    x: Array
+    weight: Array
+    fine: Array
+    below: Array
+    density: Array
+    slope: Array
+    bend: Array
 
 
 def winner_law(task: MaxSLR, refine: int = 1) -> Winner:
@@ -140,7 +142,7 @@ def winner_law(task: MaxSLR, refine: int = 1) -> Winner:
 @functools.lru_cache(maxsize=256)
 def _winner_table(law: tuple[tuple[int, float], ...], snr: float) -> tuple[np.ndarray, ...]:
     x, weight = _winner_rule(law, snr, ACCURACY.fine)
-    density = interpolate.make_interp_spline(x, np.maximum(weight, 0.0) * (len(x) - 1) / (x[-1] - x[0]), k=7)
+    density = scipy.interpolate.make_interp_spline(x, np.maximum(weight, 0.0) * (len(x) - 1) / (x[-1] - x[0]), k=7)
     below = density.antiderivative()(x)
     return x, below / below[-1], density(x), density.derivative()(x), density.derivative(2)(x)
 
@@ -193,12 +195,12 @@ def _convolution(kernel: np.ndarray, nodes: int, stride: int = 1) -> Smoothing:
         index = np.arange(0, outputs, stride)[None, :] - np.arange(nodes)[:, None] + nodes - 1
         matrix = kernel[index]
         return lambda b: b @ matrix
-    size = fft.next_fast_len(nodes + len(kernel) - 1, real=True)
-    spectrum = np.asarray(fft.rfft(kernel, size))
+    size = scipy.fft.next_fast_len(nodes + len(kernel) - 1, real=True)
+    spectrum = np.asarray(scipy.fft.rfft(kernel, size))
 
     def convolve(b: np.ndarray) -> np.ndarray:
-        product = np.asarray(fft.rfft(b, size)) * spectrum
-        return np.asarray(fft.irfft(product, size))[..., nodes - 1 : nodes - 1 + outputs : stride]
+        product = np.asarray(scipy.fft.rfft(b, size)) * spectrum
+        return np.asarray(scipy.fft.irfft(product, size))[..., nodes - 1 : nodes - 1 + outputs : stride]
 
     return convolve
 

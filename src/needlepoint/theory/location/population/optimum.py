@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from needlepoint.channels.branches import NEAR
-from needlepoint.core.dispatch import rule
+from needlepoint.core.dispatch import check_part, rule
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.options import PredictionOptions
@@ -18,6 +18,7 @@ from needlepoint.core.status import Status
 from needlepoint.learners import Population
 from needlepoint.models.activations import Erf, Linear, Softmax
 from needlepoint.models.attention import KeyValueAttention, LinearRegression
+from needlepoint.numerics.arrays import Array
 from needlepoint.numerics.precision import float64
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.location.bayes import given_teachers
@@ -164,7 +165,7 @@ def _prediction(
 
 
 @float64
-def key_landscape(task: SingleLocation, model: KeyValueAttention, alignment: Any, scale: Any) -> np.ndarray:
+def key_landscape(task: SingleLocation, model: KeyValueAttention, alignment: Array, scale: Array) -> np.ndarray:
     """Return the excess risk with the best value, over keys of norm `scale` and cosine `alignment` with k*, as an array
     (scales, alignments).
 
@@ -172,6 +173,8 @@ def key_landscape(task: SingleLocation, model: KeyValueAttention, alignment: Any
     >>> ndl.key_landscape(ndl.SpikedSLR(2, snr=2.0), model, [0.0, 1.0], [0.5, 1.0, 2.0]).shape
     (3, 2)
     """
+    check_part("key_landscape", "task", task)
+    check_part("key_landscape", "model", model)
     alignment, scale = np.atleast_1d(np.asarray(alignment, float)), np.atleast_1d(np.asarray(scale, float))
     if not np.all(np.abs(alignment) <= 1) or not np.all((scale >= 0) & np.isfinite(scale)):
         raise InvalidParameter("key_landscape: alignment must be from -1 to 1 and scale >= 0 and finite.")

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from needlepoint.channels import elementwise
+from needlepoint.core.dispatch import check_part, check_untraced
 from needlepoint.core.errors import InvalidParameter, NoTheory, UnknownName, shown
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.overlaps import Overlaps
@@ -55,6 +56,9 @@ def excess_risk(task: Spec, model: Spec, overlaps: Overlaps, method: str | None 
     >>> f"{ndl.excess_risk(ndl.SpikedSLR(10, snr=200.0), model, ndl.Overlaps(1.0, 1.0)).value:.6f}"
     '0.877429'
     """
+    check_untraced("population_risk")
+    check_part("population_risk", "task", task)
+    check_part("population_risk", "model", model)
     if not isinstance(overlaps, Overlaps):
         raise InvalidParameter(
             f"population_risk(overlaps={shown(overlaps)}): write it as Overlaps(key=..., value=...)."

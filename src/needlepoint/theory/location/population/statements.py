@@ -48,7 +48,7 @@ def linear_optimum(task: SingleLocation) -> tuple[Estimate, Overlaps]:
     r"""eq:linear-optimum. Return the least excess risk of linear attention and its overlaps.
 
     With $n = E[L-1]$, spiked $R = \frac{Gn(G^2+n)}{G(G^2+n) + n(G\mu+G^2+n)}$ at $|k| = \frac{n\sqrt\mu}{G^2+n}$, max
-    $R = 1 - \frac{1+\bar\chi^*^2}{n+1}$ at $|k| = \bar\chi^* = E\chi^*_J$.
+    $R = 1 - \frac{1+(\bar\chi^*)^2}{n+1}$ at $|k| = \bar\chi^* = E\chi^*_J$.
 
     >>> f"{ndl.linear_optimum(ndl.SpikedSLR(2, snr=2.0))[0].value:.6f}"
     '0.333333'
@@ -136,7 +136,7 @@ def linear_asymptote(task: SingleLocation) -> float:
     r"""eq:linear-decay. Return the risk of eq:linear-optimum to leading order at large snr.
 
     Spiked $(G^2+n)/\mu$, which is $L/\mu$ at $G = 1$ and a fixed length; max the limit
-    $1 - (1+\bar\chi^*^2)/E[L]$, which does not vanish.
+    $1 - (1+(\bar\chi^*)^2)/E[L]$, which does not vanish.
 
     >>> f"{ndl.linear_asymptote(ndl.SpikedSLR(10, snr=100.0)):.4f}"
     '0.1000'

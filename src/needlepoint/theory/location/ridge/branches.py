@@ -18,6 +18,12 @@ APART = 0.05
 """Points are on different branches if one of their coordinates differs by more than this."""
 
 
+def starts_of(start: str) -> dict[str, np.ndarray]:
+    """Return the coordinates (6,) that a learner's `start` stands for, by name."""
+    wanted = {"both": tuple(STARTS), "random": ("uninformed",), "informed": ("informed",)}[start]
+    return {name: STARTS[name] for name in wanted}
+
+
 @dataclass(frozen=True)
 class Place:
     """Where the flow of the equations leads from a start: coordinates x (6,), and the Jacobian of the map (6, 6)."""

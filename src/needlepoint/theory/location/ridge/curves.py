@@ -16,15 +16,16 @@ from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.curves import Curves, Question, Solver
 from needlepoint.theory.location.ridge.accuracy import ACCURACY
-from needlepoint.theory.location.ridge.prediction import branches, prediction, require_ridge
+from needlepoint.theory.location.ridge.penalty import Trail
+from needlepoint.theory.location.ridge.prediction import at_best_penalties, branches, prediction, require_ridge
 from needlepoint.theory.location.ridge.solutions import Solution
 
 
 @rule("predict_curves", SpikedSLR, KeyValueAttention, Ridge)
 @rule("predict_curves", MaxSLR, KeyValueAttention, Ridge)
 def curves_of_ridge(task: SingleLocation, model: KeyValueAttention, learner: Ridge) -> Solver | None:
-    """Return a solver for curves at given penalties, or None where each point has its own best penalties."""
-    return None if isinstance(learner.lam, str) else _solve
+    """Return a solver for curves, at given penalties or at the best ones of each point."""
+    return _solve
 
 
 def _solve(curves: Curves, options: PredictionOptions) -> list[list[Prediction]]:
@@ -33,6 +34,7 @@ def _solve(curves: Curves, options: PredictionOptions) -> list[list[Prediction]]
     for curve in curves:
         row: list[Prediction] = []
         known: list[tuple[float, Solution]] = []
+        trail: Trail | None = None
         places = _places(curve)
         for place, (task, model, learner) in zip(places, curve, strict=True):
             assert isinstance(task, SingleLocation)
@@ -40,10 +42,17 @@ def _solve(curves: Curves, options: PredictionOptions) -> list[list[Prediction]]
             assert isinstance(learner, Ridge)
             require_ridge(task, model)
             near = {place - t: solution for t, solution in _spread(known[-ACCURACY.memory :], place)}
-            found = branches(task, model, learner, quiet, near=near)
-            row.append(prediction(task, model, learner, learner, options, found))
+            if isinstance(learner.lam, str):
+                answer, solution, trail = at_best_penalties(task, model, learner, quiet, trail, near=near)
+                alone = answer.branch == "unique"
+            else:
+                found = branches(task, model, learner, quiet, near=near)
+                answer = prediction(task, model, learner, learner, options, found)
+                solution, alone = found[0], len(found) == 1
+            row.append(answer)
             # after two branches, or a failure, the next point is searched for from the starts, so that none is missed
-            known = [*known, (place, found[0])] if len(found) == 1 and row[-1].status.finished else []
+            known = [*known, (place, solution)] if alone and answer.status.finished else []
+            trail = trail if known else None
             done += 1
             options.progress(done / total)
         answers.append(row)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from needlepoint.core.answers.doubts import answers
 from needlepoint.core.dispatch import rule
@@ -16,8 +19,9 @@ from needlepoint.core.status import Status
 from needlepoint.learners import Ridge
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
+from needlepoint.theory.location.ridge.accuracy import ACCURACY
 from needlepoint.theory.location.ridge.doubt import shares
-from needlepoint.theory.location.ridge.penalty import best_penalties
+from needlepoint.theory.location.ridge.penalty import Best, Trail, best_penalties
 from needlepoint.theory.location.ridge.solutions import Solution
 from needlepoint.theory.location.ridge.solving import TOLERANCE, solve
 
@@ -30,13 +34,56 @@ def predict_ridge(
     """Return the branch of lowest energy; a note says if other branches, an unstable replica symmetry or jumps of the
     proximal map make it doubtful."""
     require_ridge(task, model)
-    notes: tuple[str, ...] = ()
-    resolved = learner
     if isinstance(learner.lam, str):
-        penalties, notes = best_penalties(task, model, learner, options.seed, options.progress)
-        resolved = learner.replace(lam=penalties)
-    found = branches(task, model, resolved, options)
-    return prediction(task, model, learner, resolved, options, found, notes)
+        return at_best_penalties(task, model, learner, options)[0]
+    return prediction(task, model, learner, learner, options, branches(task, model, learner, options))
+
+
+def at_best_penalties(
+    task: SingleLocation,
+    model: KeyValueAttention,
+    learner: Ridge,
+    options: PredictionOptions,
+    trail: Trail | None = None,
+    **near: Any,
+) -> tuple[Prediction, Solution, Trail | None]:
+    """Return the prediction at the penalties of least predicted risk, its solution, and what the search for them leaves
+    for a neighbour's. The risk's error includes how far it may be above the least.
+
+    Where the solution at full accuracy is another than the one that the search followed, the penalties are sought again
+    with every solution from the starts, and the lower of the two risks counts.
+    """
+    tol = options.tol or TOLERANCE
+    early = replace(options, progress=lambda done: options.progress(done / 2))
+    late = replace(
+        options, tol=(1 - ACCURACY.penalty_share) * tol, progress=lambda done: options.progress((1 + done) / 2)
+    )
+    answers: list[tuple[Prediction, Solution, Trail | None]] = []
+    for follows in (True, False):
+        best = best_penalties(
+            task, model, learner, options.seed, tol, early.progress, trail=trail if follows else None, follows=follows
+        )
+        resolved = learner.replace(lam=best.penalties, common=False)
+        found = branches(task, model, resolved, late, **(near if follows else {}))
+        known = replace(found[0], excess_risk=_raised(found[0].excess_risk, best.shortfall))
+        answer = prediction(task, model, learner, resolved, options, [known, *found[1:]], (*best.notes, *_known(best)))
+        answers.append((answer, found[0], best.trail))
+        if best.x is not None and np.max(np.abs(found[0].seed.x - best.x)) < ACCURACY.gap:
+            break
+    return min(answers, key=lambda answer: (not answer[0].ok, answer[1].excess_risk.value))
+
+
+def _raised(estimate: Estimate, shortfall: float) -> Estimate:
+    return estimate if math.isinf(shortfall) else replace(estimate, error=estimate.error + shortfall)
+
+
+def _known(best: Best) -> tuple[str, ...]:
+    """Return a note that says how well the best penalties are known."""
+    if math.isinf(best.shortfall):
+        return ("how far the risk at these penalties is above the least is not known: too few scramblings are solved.",)
+    factors = " and ".join(f"{max(x, 1.01):.2f}" for x in best.factor)
+    verb = "penalty is" if len(best.factor) == 1 else "penalties are"
+    return (f"the best {verb} known to a factor of {factors}; the risk is at most {best.shortfall:.1g} above the least.",)
 
 
 def branches(

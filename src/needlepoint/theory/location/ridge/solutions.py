@@ -160,7 +160,7 @@ def excess_risk(equations: Equations, rows: Order, centre: Order) -> Estimate:
     between the rows, to first order."""
     if not all(math.isfinite(x) for x in centre):
         return Estimate(math.nan, math.inf)
-    form = functools.partial(_value_form, equations.task, equations.model)
+    form = functools.partial(value_form, equations.task, equations.model)
     here, noise = form(centre.m_k, centre.q_k)
     # derivatives by m_k at a fixed part of k orthogonal to k*, and by the square of that part
     rest = centre.q_k - centre.m_k**2
@@ -175,7 +175,7 @@ def excess_risk(equations: Equations, rows: Order, centre: Order) -> Estimate:
     return Estimate(value, _estimate(values).error + float(np.abs(mine) @ noise))
 
 
-def _value_form(
+def value_form(
     task: SingleLocation, model: KeyValueAttention, key: float, key_sq: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return (A, B) of eq:value-form and their errors, each (2,): by tables, or by sampling where there are none."""

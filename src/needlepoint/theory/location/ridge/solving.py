@@ -15,7 +15,7 @@ from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.fixed_points import FixedPoints
 from needlepoint.tasks.single_location import SingleLocation
 from needlepoint.theory.location.ridge.accuracy import ACCURACY
-from needlepoint.theory.location.ridge.branches import APART, STARTS, sought
+from needlepoint.theory.location.ridge.branches import APART, sought, starts_of
 from needlepoint.theory.location.ridge.equations import COARSE, SCRAMBLES, Equations, pack
 from needlepoint.theory.location.ridge.refining import CLOSE, DOUBTFUL, falls, for_all, refined
 from needlepoint.theory.location.ridge.solutions import (
@@ -57,8 +57,7 @@ def solve(
     led = _continued(coarse, near, tol, careful) if near else None
     if led is not None and (not careful or (led.trusted and list(near.values())[-1].trusted)):
         return [led]
-    wanted = {"both": tuple(STARTS), "random": ("uninformed",), "informed": ("informed",)}[start]
-    starts = {name: STARTS[name] for name in wanted}
+    starts = starts_of(start)
     if led is not None:
         # the continued solution is enough if the flow stays there and the cold starts lead to it too
         ends = [coarse.settle(x[None], ACCURACY.nearly).x[0] for x in (*starts.values(), led.seed.x)]
@@ -66,7 +65,7 @@ def solve(
         stays = np.all(np.abs(ends[-1] - led.seed.x) < APART + noise)
         if stays and np.max(np.ptp(ends, axis=0)) < APART:
             return [led]
-        starts = dict(zip(wanted, ends, strict=False))
+        starts = dict(zip(starts, ends, strict=False))
     places = sought(coarse, starts)
     progress(0.2)
     ends = [refined(p.equations, p.start, Seed(p.x, p.slope), tol, progress=progress) for p in places]

@@ -14,6 +14,7 @@ from needlepoint.channels.any_activation import curvature
 from needlepoint.channels.proximal import response
 from needlepoint.channels.replies import Channel, Minima
 from needlepoint.models.activations import Activation, Linear
+from needlepoint.numerics.arrays import Array
 from needlepoint.tasks.single_location import SingleLocation, SpikedSLR
 from needlepoint.theory.location.ridge.accuracy import ACCURACY
 from needlepoint.theory.location.ridge.equations import COARSE, Equations
@@ -28,12 +29,12 @@ class Responses(NamedTuple):
     """Means of the derivatives of the forces, (rows,): squared norms of their blocks, minus their traces, and the share
     of samples with a rival minimum."""
 
-    kk: Any
-    kv: Any
-    vv: Any
-    trace_k: Any
-    trace_v: Any
-    rivals: Any
+    kk: Array
+    kv: Array
+    vv: Array
+    trace_k: Array
+    trace_v: Array
+    rivals: Array
 
 
 @dataclass(frozen=True)
@@ -115,10 +116,10 @@ def _responses(
         weight = jnp.ones_like(base.label) if issubclass(task_type, SpikedSLR) else place(law, base)[1]
         G = response(activation, channel, sample, found.scores)
 
-        def mean(x: Any) -> Any:
+        def mean(x: Array) -> Array:
             return jnp.mean(weight * x)
 
-        def square(block: Any) -> Any:
+        def square(block: Array) -> Array:
             return mean(jnp.sum(block**2, axis=(0, 1)))
 
         rivals = jnp.isfinite(found.gap)

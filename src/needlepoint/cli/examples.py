@@ -1,0 +1,78 @@
+"""Examples that stand below the help of each command; the suite runs every one of them.
+
+Files that they name are as in docs/quickstart.md: `run.toml` has a question, `study.toml` a study, and `mine.py` an
+activation called `mine`.
+"""
+
+from __future__ import annotations
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "predict": (
+        'needlepoint predict --task "SpikedSLR(tokens=3, snr=2)" --model "KeyValueAttention(Linear())" \\\n'
+        '    --learner "Ridge(alpha=5, lam=0.1)" --plot curve.png',
+        'needlepoint predict --task "MaxSLR(tokens=2, snr=2)" --learner "BayesOptimal()" --tol 1e-6 --seed 1',
+        "needlepoint predict --spec run.toml --set task.snr=4 --json",
+        'needlepoint predict --activations mine.py --task "SpikedSLR(tokens=2, snr=2)" \\\n'
+        '    --model "KeyValueAttention(mine())" --learner "Population()"',
+    ),
+    "simulate": (
+        'needlepoint simulate --task "SpikedSLR(tokens=3, snr=2)" --model "KeyValueAttention(Softmax())" \\\n'
+        '    --learner "Ridge(alpha=5, lam=0.1)" --d 20 --repeats 4 --samples 1000 --plot numbers.png',
+        'needlepoint simulate --spec run.toml --overlaps "Overlaps(key=1, value=1)" --d 20 --seed 1 --json',
+        'needlepoint simulate --activations mine.py --spec run.toml --set "model.activation=mine()" \\\n'
+        '    --overlaps "Overlaps(key=1, value=1)" --d 20',
+    ),
+    "compare": (
+        'needlepoint compare --task "SpikedSLR(tokens=2, snr=2)" --learner "BayesOptimal()" --d 20 --d 40 \\\n'
+        "    --repeats 8 --samples 1000 --plot scores.png",
+        'needlepoint compare --task "SpikedSLR(tokens=2, snr=2)" --model "KeyValueAttention(Linear())" \\\n'
+        '    --learner "Ridge(alpha=5, lam=0.1)" --d 40 --repeats 4',
+        'needlepoint compare --activations mine.py --spec run.toml --set "model.activation=mine()" --d 20 \\\n'
+        "    --seed 1 --tol 1e-4 --json",
+    ),
+    "sweep": (
+        "needlepoint sweep study.toml --plot snr.png",
+        "needlepoint sweep study.toml --store other.sqlite --set task.tokens=3 --retry --yes --json",
+        'needlepoint sweep study.toml --activations mine.py --set "model.activation=mine()"',
+        'needlepoint sweep study.toml --executor processes --workers 2 --memory "2 GB"',
+        "needlepoint sweep study.toml --executor dask --address tcp://scheduler:8786",
+    ),
+    "thresholds": (
+        'needlepoint thresholds --task "AttentionIndexed(2, Wishart(0.5))" --model "DirectAttention()"',
+        "needlepoint thresholds --spec indexed.toml --set task.noise_var=0.1 --json",
+    ),
+    "spectrum": (
+        'needlepoint spectrum --task "AttentionIndexed(1, Wishart(0.5), noise_var=0.5)" --model "TiedAttention()" \\\n'
+        '    --learner "Ridge(alpha=0.5, lam=0.05)" --d 8 --plot spectrum.png --csv density.csv',
+        "needlepoint spectrum --spec indexed.toml --set task.noise_var=0.1 --seed 1 --json",
+    ),
+    "tasks": ("needlepoint tasks", "needlepoint tasks --json"),
+    "models": ("needlepoint models", "needlepoint models --json"),
+    "learners": ("needlepoint learners", "needlepoint learners --json"),
+    "cite": ("needlepoint cite 2410.01537", "needlepoint cite --json"),
+    "study ls": ("needlepoint study ls", "needlepoint study ls . --json"),
+    "study show": (
+        "needlepoint study show study.sqlite",
+        "needlepoint study show study.sqlite --activations mine.py --json",
+    ),
+    "study export": (
+        "needlepoint study export study.sqlite table.csv",
+        "needlepoint study export study.sqlite picture.png --activations mine.py",
+    ),
+    "study prune": ("needlepoint study prune study.sqlite --json",),
+    "study retry": (
+        "needlepoint study retry study.sqlite --activations mine.py --json",
+        'needlepoint study retry study.sqlite --executor processes --workers 2 --memory "2 GB"',
+        "needlepoint study retry study.sqlite --executor dask --address tcp://scheduler:8786",
+    ),
+}
+"""Command -> what can be typed; a line that ends with a backslash goes on in the next."""
+
+
+def below(command: str) -> str | None:
+    """Return the examples of a command for the end of its help, each line kept as it is; None if there are none."""
+    examples = EXAMPLES.get(command)
+    if examples is None:
+        return None
+    lines = [f"  {line}" for example in examples for line in example.splitlines()]
+    return "\n".join(["\b", "Examples:" if len(examples) > 1 else "Example:", *lines])
