@@ -16,6 +16,7 @@ from needlepoint.core.errors import shown
 
 INDEX = "model.safetensors.index.json"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
+_MAGIC = (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")  # of zip files and of pickles
 _MOST_SHARDS = 2_000
 
 
@@ -101,8 +102,10 @@ def open_path(path: Path, *, follow_links: bool) -> Opened:
 def refuse_pickle(path: Path) -> None:
     """Raise BadCheckpoint for a file that is or may be a pickle, with the command that converts it."""
     with path.open("rb") as file:
-        magic = file.read(2)
-    if path.suffix.lower() in PICKLES or magic in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):
+        start = file.read(8)
+    # a header of 640 bytes also begins like a pickle, so the length that a header would have must be impossible as well
+    looks = start[:2] in _MAGIC and int.from_bytes(start, "little") > path.stat().st_size
+    if path.suffix.lower() in PICKLES or looks:
         raise BadCheckpoint(
             f"{path} is a pickle, and reading one can run code, so it is refused. Convert it where it is trusted: "
             f'python -c "import torch, safetensors.torch as s; s.save_file(torch.load({path.name!r}, '
@@ -125,7 +128,9 @@ def _open_folder(folder: Path, follow_links: bool) -> Opened:
     if "model.safetensors" in weights:
         weights = ["model.safetensors"]
     if len(weights) == 1:
-        tensors = Tensors([read_safetensors(inside(folder, weights[0], follow_links=follow_links))])
+        path = inside(folder, weights[0], follow_links=follow_links)
+        refuse_pickle(path)
+        tensors = Tensors([read_safetensors(path)])
         return Opened(folder, tensors, _config(folder, follow_links), folder, follow_links)
     if not weights and len(packed) == 1:
         file = Gguf(inside(folder, packed[0], follow_links=follow_links))
