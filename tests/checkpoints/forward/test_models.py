@@ -1,5 +1,6 @@
 """Hidden states against a second implementation, on tiny and on real models; wrong choices must differ."""
 
+import json
 import re
 import tempfile
 
@@ -151,7 +152,7 @@ def test_every_wrong_choice_is_worse_on_the_paragraph(wrong, loss, smollm2, para
 
 
 def test_what_cannot_be_run_says_why(tmp_path):
-    for family, said in (("gpt2", "no forward pass here"), ("gemma", "norms and embeddings differ")):
+    for family, said in (("gpt2", "no forward pass here"), ("gemma", "model type 'gemma'")):
         with pytest.raises(ndl.InvalidParameter, match=said):
             model_of(ndl.read_checkpoint(tiny_checkpoint(tmp_path, family)))
     folder = tiny_checkpoint(tmp_path, "bert")
@@ -169,6 +170,19 @@ def test_what_cannot_be_run_says_why(tmp_path):
     (folder / "tokenizer.json").unlink()
     with pytest.raises(ndl.InvalidParameter, match=r"no tokenizer\.json"):
         model_of(ndl.read_checkpoint(folder)).tokenizer.encode("a")
+
+
+@pytest.mark.parametrize(("family", "kind"), [("bert", "esm"), ("llama", "phi"), ("llama", "cohere"), ("llama", "")])
+def test_models_that_only_share_names_are_not_run(family, kind, tmp_path):
+    """ESM has BERT's names and rotary positions, Phi LLaMA's names and another order of parts: no wrong states."""
+    folder = tiny_checkpoint(tmp_path, family)
+    config = json.loads((folder / "config.json").read_text()) | {"model_type": kind}
+    (folder / "config.json").write_text(json.dumps(config))
+    checkpoint = ndl.read_checkpoint(folder)
+    assert any("is not known" in said for said in checkpoint.assumptions)
+    assert len(ndl.heads(checkpoint).heads) == 8
+    with pytest.raises(ndl.InvalidParameter, match="has no forward pass here"):
+        model_of(checkpoint)
 
 
 def test_layers_that_are_missing_stop_a_run():

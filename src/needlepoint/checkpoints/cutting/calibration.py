@@ -14,7 +14,7 @@ from needlepoint.checkpoints.forward.decoder import Decoder
 from needlepoint.checkpoints.forward.encoder import Encoder
 from needlepoint.checkpoints.forward.states import AttentionState
 
-MEASURED_TOKENS = {"encoder": 1600, "decoder": 512}
+MEASURED_TOKENS = {"encoder": 3200, "decoder": 512}
 """Tokens of the calibration text on which losses are measured; on more the order of heads hardly changes."""
 
 
@@ -63,7 +63,7 @@ def spread_out(bounds: np.ndarray, tokens: int) -> list[int]:
 class Calibration:
     """Watches a forward pass and keeps what each head loses, measured on about `measure` tokens of it."""
 
-    def __init__(self, ranks: Sequence[int] | None = None, measure: int = 1600):
+    def __init__(self, ranks: Sequence[int] | None = None, measure: int = 3200):
         self.ranks, self.measure = ranks, measure
         self.heads: list[HeadLoss] = []
 

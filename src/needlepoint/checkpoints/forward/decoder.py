@@ -9,7 +9,6 @@ import numpy as np
 from needlepoint.checkpoints.forward.layers import in_chunks, rms_norm
 from needlepoint.checkpoints.forward.model import Cuts, Model, Watch, activation_named, check_numbers
 from needlepoint.checkpoints.reading.checkpoint import Checkpoint
-from needlepoint.checkpoints.reading.files import BadCheckpoint
 
 
 class Decoder(Model):
@@ -19,11 +18,6 @@ class Decoder(Model):
 
     def __init__(self, checkpoint: Checkpoint, dtype: type = np.float32):
         super().__init__(checkpoint, dtype)
-        if self.settings.gain_plus or self.settings.model.startswith("gemma"):
-            raise BadCheckpoint(
-                f"{self.settings.model} cannot be run: its norms and embeddings differ from LLaMA's. Its heads can be "
-                "read."
-            )
         self._gguf = self.settings.gguf
         name = (checkpoint.layers[0].names or {})["query"]
         self._root = "" if self._gguf else name[: name.index("layers.")]

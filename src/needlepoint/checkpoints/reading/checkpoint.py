@@ -17,7 +17,14 @@ from needlepoint.checkpoints.reading.layout import AttentionLayer, Part, Unfit, 
 from needlepoint.checkpoints.reading.settings import Settings
 from needlepoint.core.errors import shown
 
-_KNOWN_LLAMAS = ("llama", "mistral", "mixtral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "gemma3_text", "phi")
+# model types whose names of tensors mean what the family says; others are read the same way, with a sentence about it
+_KNOWN = {
+    "LLaMA-like": ("llama", "mistral", "mixtral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "gemma3_text"),
+    "BERT-like": ("bert", "roberta", "xlm-roberta", "camembert", "electra"),
+    "GPT-2-like": ("gpt2",),
+    "GPT-NeoX-like": ("gpt_neox",),
+    "Phi-3-like": ("phi3",),
+}
 
 
 @dataclass(frozen=True)
@@ -215,8 +222,11 @@ def _assumptions(family: Family, settings: Settings, opened: Opened, layers: lis
     said = [
         f"Names and shapes are read as {family.name}" + (f" (model type {settings.model})." if settings.model else ".")
     ]
-    if family.name == "LLaMA-like" and not settings.gguf and settings.model not in _KNOWN_LLAMAS:
-        said.append(f"The model type {shown(settings.model)} is not known; its names look like LLaMA's.")
+    if not settings.gguf and settings.model not in _KNOWN.get(family.name, (settings.model,)):
+        said.append(
+            f"The model type {shown(settings.model)} is not known; only its names are {family.name}, so norms, rotary "
+            "positions and the order of rows may be others than said here."
+        )
     if family.norm is None:
         said.append("The norm stands after attention (post-norm), so there is no gain to fold.")
     elif first.gain:
