@@ -191,3 +191,20 @@ def test_an_extra_that_is_missing_is_named(tmp_path, monkeypatch):
     path.write_bytes(b"GGUF" + (3).to_bytes(4, "little") + bytes(16))
     with pytest.raises(ndl.InvalidParameter, match=r"needs gguf: pip install 'needlepoint\[checkpoints\]'"):
         ndl.read_checkpoint(path)
+
+
+def test_weights_of_zero_have_no_spectrum_to_compare(tmp_path):
+    """A head that was pruned to zeros is reported as such, in Python, as a document and as a picture."""
+    from needlepoint.checkpoints.reading.writing import entry, write_safetensors
+    from needlepoint.plotting.heads import spectra_grid
+
+    folder = tiny_checkpoint(tmp_path, "llama")
+    tensors = raw_tensors(folder / "model.safetensors")
+    tensors["model.layers.0.self_attn.q_proj.weight"][:8] = 0.0
+    write_safetensors(folder / "model.safetensors", [entry(n, v) for n, v in tensors.items()])
+    report = ndl.heads(ndl.read_checkpoint(folder), law="tied")
+    first = report.heads[0]
+    assert (first.scale, first.outliers, first.ranks.r90, first.offsets, first.tied) == (0.0, (), 0, {}, None)
+    assert np.isnan(first.misfit)
+    assert report.to_json()["heads"][0]["misfit"] is None
+    spectra_grid(report).canvas.draw()

@@ -278,3 +278,49 @@ def test_mutations_are_read_or_refused(kind, count, tmp_path, rng):
             several += "\n" in str(error)
     assert refused > count // 3
     assert several == 0
+
+
+VALUES = [None, 0, -1, 1, 3, 8, 64, 10**12, 1.5, 1e300, "x", "", [], [1], {}, {"a": 1}, True, "gemma", "qwen3", "relu"]
+KEYS = [
+    "model_type",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "hidden_size",
+    "num_hidden_layers",
+    "rope_theta",
+    "rope_scaling",
+    "rope_parameters",
+    "partial_rotary_factor",
+    "layer_types",
+    "rope_local_base_freq",
+    "sliding_window_pattern",
+    "query_pre_attn_scalar",
+    "rms_norm_eps",
+    "layer_norm_eps",
+    "hidden_act",
+    "max_position_embeddings",
+    "pad_token_id",
+    "text_config",
+    "attn_logit_softcapping",
+    "position_embedding_type",
+]
+
+
+@pytest.mark.parametrize("family", ["bert", "llama", "phi3"])
+def test_configs_with_strange_values_are_read_or_refused(family, tmp_path, rng):
+    from needlepoint.checkpoints.forward.models import model_of
+
+    folder = tiny_checkpoint(tmp_path, family)
+    base = json.loads((folder / "config.json").read_text())
+    refused = 0
+    for _ in range(150):
+        changes = {KEYS[rng.integers(len(KEYS))]: VALUES[rng.integers(len(VALUES))] for _ in range(3)}
+        (folder / "config.json").write_text(json.dumps(base | changes))
+        try:
+            checkpoint = ndl.read_checkpoint(folder)
+            ndl.heads(checkpoint, layer=0, head=0)
+            list(model_of(checkpoint).states([[5, 6, 7]]))
+        except ndl.InvalidParameter:
+            refused += 1
+    assert refused > 30

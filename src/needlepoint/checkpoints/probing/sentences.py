@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from needlepoint.checkpoints.reading.files import regular
 from needlepoint.core.errors import InvalidParameter, shown
 
 _GOOD, _BAD = ("nice", "cute", "delightful"), ("mean", "dreadful", "aggressive")
@@ -105,7 +106,7 @@ def read_examples(path: Path, rng: np.random.Generator) -> dict[str, list[Exampl
     """Return a user's labelled sentences by set, from a CSV file with the columns text, label and perhaps set.
 
     Without the column `set`, a quarter of the rows, chosen at random, is `test` and the rest `train`."""
-    if path.stat().st_size > _LARGEST:
+    if regular(path).stat().st_size > _LARGEST:
         raise InvalidParameter(f"{path} has more than {_LARGEST:,} bytes; take fewer sentences.")
     try:
         with path.open(newline="", encoding="utf-8") as file:

@@ -22,6 +22,8 @@ _SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<
 _TEXT, _ARRAY = 8, 9
 _LONGEST_TEXT = 1_000_000  # bytes of one text that is returned; templates of chats are the longest, with some 10,000
 _MOST_AXES = 4
+_MOST_MEMBERS = 10_000_000  # of an array of texts; vocabularies have some 300,000
+_MOST_ENTRIES = 1_000_000  # tensors, and metadata pairs; both are walked one by one
 
 
 class Array(NamedTuple):
@@ -71,8 +73,10 @@ class Walk:
         start = self.at
         if member in _SCALARS:
             self.skip(count * struct.calcsize(_SCALARS[member]))
-        elif count > len(self.data):
-            raise BadCheckpoint(f"{self.path} ends early: an array in its header claims {count:,} members.")
+        elif count > min(len(self.data), _MOST_MEMBERS):
+            raise BadCheckpoint(
+                f"{self.path}: an array in its header claims {count:,} members, more than can be meant."
+            )
         elif member == _TEXT:
             for _ in range(count):
                 self.skip(self.take("<Q"))
@@ -170,7 +174,8 @@ def _head(walk: Walk) -> tuple[int, int, int]:
     if version not in (2, 3):
         raise BadCheckpoint(f"{walk.path} is GGUF version {version}; 2 and 3 (little-endian) can be read.")
     count, pairs = walk.take("<Q"), walk.take("<Q")
-    if 13 * pairs + 32 * count > len(walk.data):  # the least bytes that a pair and a tensor's entry take
+    # the least bytes that a pair and a tensor's entry take
+    if 13 * pairs + 32 * count > len(walk.data) or max(pairs, count) > _MOST_ENTRIES:
         raise BadCheckpoint(
             f"{walk.path} ends early: it claims {count:,} tensors and {pairs:,} metadata pairs in {len(walk.data):,} "
             "bytes."
