@@ -21,7 +21,7 @@ class Group:
     homes: tuple[str, ...]
     says: str
     members: bool = False
-    first: tuple[str, ...] = ()  # the names to begin with; the others follow by the alphabet
+    first: tuple[str, ...] = ()  # the names to begin with, wherever they live; the others follow by the alphabet
 
 
 # The longest home that fits decides, so that a new name finds its page by where it lives.
@@ -29,7 +29,7 @@ GROUPS = (
     Group(
         "verbs",
         "Verbs",
-        ("theory.predicting", "simulation.simulating", "theory.comparing", "plotting", "papers", "studies.contests"),
+        ("theory.predicting", "simulation.simulating", "theory.comparing", "plotting", "papers"),
         "Ask a question of the theory, ask the same question of training, put the two side by side, draw the answer.",
         first=("predict", "simulate", "compare", "contest", "plot"),
     ),
@@ -48,7 +48,7 @@ GROUPS = (
         ("core",),
         "What the verbs return. Every number is an `Estimate` with an error, every result has a `Status`.",
         members=True,
-        first=("Prediction", "Measurement", "Comparison", "Estimate", "Status"),
+        first=("Prediction", "Measurement", "Comparison", "Contest", "Estimate", "Status"),
     ),
     Group(
         "studies",
@@ -96,7 +96,7 @@ GROUPS = (
         members=True,
     ),
     Group("errors", "Errors", ("core.errors",), "What is raised on purpose. The message says what to do next."),
-    Group("more", "Further names", ("",), "Settings and helpers."),
+    Group("more", "Settings", ("",), "What concerns the library as a whole.", first=("use_cache",)),
 )
 
 
@@ -104,13 +104,15 @@ def grouped() -> dict[str, list[str]]:
     """Return the public names of the package by the page of the reference that they are on."""
     import needlepoint as ndl
 
+    claimed = {name: g.slug for g in GROUPS for name in g.first}
+
     def group_of(home: str) -> str:
         fitting = [(len(h), g.slug) for g in GROUPS for h in g.homes if home == h or home.startswith(f"{h}.") or not h]
         return max(fitting)[1]
 
     found: dict[str, list[str]] = {g.slug: [] for g in GROUPS}
     for name in ndl.__all__:
-        found[group_of(ndl._HOME[name])].append(name)
+        found[claimed.get(name) or group_of(ndl._HOME[name])].append(name)
     first = {g.slug: g.first for g in GROUPS}
 
     def place(slug: str, name: str) -> tuple[int, str]:

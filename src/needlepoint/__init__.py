@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from needlepoint.papers.citations import cite as cite
     from needlepoint.plotting.results import plot as plot
     from needlepoint.simulation.simulating import simulate as simulate
+    from needlepoint.studies.contest import contest as contest
     from needlepoint.studies.execution.executors import Processes as Processes
     from needlepoint.studies.execution.executors import Serial as Serial
     from needlepoint.studies.execution.on_dask import Dask as Dask
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from needlepoint.studies.study import open_study as open_study
     from needlepoint.studies.study import sweep as sweep
     from needlepoint.studies.sweeps import Simulation as Simulation
+    from needlepoint.studies.verdicts import Contest as Contest
     from needlepoint.tasks.attention_indexed import AttentionIndexed as AttentionIndexed
     from needlepoint.tasks.single_location import MaxSLR as MaxSLR
     from needlepoint.tasks.single_location import SpikedSLR as SpikedSLR
@@ -120,11 +122,13 @@ _HOMES = {
     "papers.citations": ("cite",),
     "plotting.results": ("plot",),
     "simulation.simulating": ("simulate",),
+    "studies.contest": ("contest",),
     "studies.execution.executors": ("Processes", "Serial"),
     "studies.execution.on_dask": ("Dask",),
     "studies.refining": ("Refine",),
     "studies.study": ("Study", "open_study", "sweep"),
     "studies.sweeps": ("Simulation",),
+    "studies.verdicts": ("Contest",),
     "tasks.attention_indexed": ("AttentionIndexed",),
     "tasks.single_location": ("MaxSLR", "SpikedSLR"),
     "tasks.targets": ("Eigenvalues", "PowerLaw", "Wishart"),

@@ -60,7 +60,8 @@ class Ridge(Spec):
     `algorithm` is how it is trained: "lbfgs", or "amp" (damped message passing).
 
     On the attention-indexed model n = alpha d^2, the errors are not halved, the one penalty is lam ||W||^2, or
-    lam d ||S||^2 for direct attention (eq:indexed-energy), and "adam" and, for one token, "fista" train as well.
+    lam d ||S||^2 for direct attention (eq:indexed-energy), `common` changes nothing, and "adam" and, for one token,
+    "fista" train as well.
 
     >>> ndl.Ridge(alpha=5.0, lam=0.1).penalties
     (0.1, 0.1)
@@ -77,8 +78,8 @@ class Ridge(Spec):
     def check(self) -> None:
         if self.common and not isinstance(self.lam, str):
             raise InvalidParameter(
-                f"Ridge(lam={self.lam!r}, common=True): common goes with lam='optimal' (it asks for one best penalty on "
-                "key and value instead of two); leave it out where lam is given."
+                f"Ridge(lam={self.lam!r}, common=True): common goes with lam='optimal' (it asks for one best penalty "
+                "on key and value instead of two); leave it out where lam is given."
             )
 
     @property

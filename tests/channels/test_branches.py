@@ -150,3 +150,17 @@ def test_only_a_pure_erf_has_a_swapped_point():
     for model in (attention(0.1, shift=0.1), attention(0.1, offset=0.1), ndl.KeyValueAttention(ndl.Softmax())):
         assert branch(TASK, model, point) == "other"
         assert branch(TASK, model, ORACLE) == "oracle"
+
+
+@pytest.mark.exact
+def test_the_other_sign_is_no_oracle_unless_the_activation_is_odd():
+    """The risk says so: it is the same at both signs for an odd activation, and higher for any other."""
+    for model, same in (
+        (attention(0.1), True),
+        (attention(0.1, offset=0.1), False),
+        (attention(0.1, shift=0.1), False),
+    ):
+        assert branch(TASK, model, SIGN * ORACLE) == ("oracle" if same else "other")
+        here, there = (ndl.excess_risk(TASK, model, ndl.Overlaps(s, s)).value for s in (1.0, -1.0))
+        assert (abs(there - here) < 1e-12 * here) == same
+        assert there > 0.999 * here

@@ -433,8 +433,10 @@ def test_reproduce_as_a_program(tmp_path):
     assert done.returncode == 0
     found = json.loads(done.stdout)
     assert done.stdout.count("\n") == 1
-    assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith("[1/1] erf-flow: ")
+    first, *between, last = done.stderr.splitlines()  # between them a line every five seconds, if it takes that long
+    assert first.startswith("1 figure: 9 points to compute by one process, about ")
+    assert last.startswith("[1/1] erf-flow: ")
+    assert all(" %, 0 of 1 figures" in line for line in between)
     names = ["erf-flow.png", "erf-flow.pdf", "erf-flow-field.csv", "erf-flow-points.csv"]
     assert found["files"] == [f"out/{n}" for n in (*names, "agreement.csv", "report.html")]
     written = [*(Path(f).name for f in found["files"]), "points.sqlite"]

@@ -89,8 +89,8 @@ def test_figures_share_what_they_train():
 
     errors = trained("indexed-errors")  # at two sizes each
     assert len(trained("indexed-spectra") & errors) == 6
-    assert len(trained("indexed-temperature") & errors) == 6
-    assert len(trained("indexed-readout") & errors) == 4
+    for name in ("indexed-temperature", "indexed-readout"):
+        assert len(trained(name) & errors) == 4
 
 
 def test_errors_cross_the_threshold_of_the_theory():
@@ -165,7 +165,8 @@ def test_spectra_have_the_law_and_what_was_trained():
 @pytest.mark.slow
 def test_best_penalties_of_both_models_and_bayes():
     """Closed forms, and a training that takes the penalty of the theory."""
-    points = [p for p in figure("indexed-best").points("quick") if "0.5" in p.label and p.x == 0.3]
+    points = [p for p in figure("indexed-best").points("quick") if "0.5" in p.label and p.x == 0.6]
+    points = [p for p in points if p.verb == "predict" or p.options["d"] == 40]
     small = [
         dataclasses.replace(p, options={**p.options, "d": 24, "samples": 200}) if p.verb == "simulate" else p
         for p in points

@@ -18,6 +18,7 @@ from PIL import Image
 
 from needlepoint.cli import run
 from needlepoint.cli.figures import agreement_line
+from needlepoint.core.text.digits import with_error
 from needlepoint.papers import figures as registry
 from needlepoint.papers.folder import everything, strangers
 from needlepoint.papers.report import plain, write_report
@@ -103,18 +104,17 @@ def test_the_page_lists_the_figure_and_every_row(done, tmp_path):
     shown = [[value for _, value in row] for row in page.cells()]
     assert len(shown) == len(done.agreement) == 4
     for cells, row in zip(shown, done.agreement, strict=True):
-        assert cells[:4] == [row.point, row.metric, f"{row.x:.4g}", str(row.d)]
-        assert math.isclose(float(cells[4]), row.predicted, rel_tol=1e-4)
-        assert math.isclose(float(cells[5]), row.measured, rel_tol=1e-4)
-        assert math.isclose(float(cells[8]), row.z, abs_tol=0.005)
-        assert cells[10] == "exact"
-        assert cells[11] == "agrees"
+        assert cells[:5] == [row.point, f"{row.x:.4g}", row.metric, str(row.d), "exact"]
+        assert math.isclose(float(cells[5]), row.predicted, rel_tol=1e-4)
+        assert cells[6] == with_error(row.measured, row.measured_error)
+        assert math.isclose(float(cells[7]), row.z, abs_tol=0.005)
+        assert cells[8:] == ["", "agrees"]
     assert {"title": done.agreement[0].question} in page.of("td")
 
 
 def test_columns_can_be_sorted_and_dark_screens_are_thought_of(done, tmp_path):
     text, page = write(tmp_path, [done])
-    assert len(page.of("th")) == 12
+    assert len(page.of("th")) == 10
     assert len(page.of("thead")) == len(page.of("tbody")) == 1
     assert "aria-sort" in text
     assert "prefers-color-scheme: dark" in text
@@ -185,8 +185,8 @@ def test_flagged_predictions_are_counted_by_themselves(done, tmp_path):
     _, page = write(tmp_path, [dataclasses.replace(done, agreement=rows)])
     assert "all 2 numbers agree within 4 standard errors (root mean square z 0.50; 1 is chance alone)." in page.text
     assert "2 more numbers stand beside predictions that flag themselves as not to be trusted." in page.text
-    assert [row[10][1] for row in page.cells()] == ["exact", "exact", "exact, flagged", "exact, flagged"]
-    assert [row[11][0] for row in page.cells()] == ["agrees", "agrees", "flagged", "flagged"]
+    assert [row[4][1] for row in page.cells()] == ["exact", "exact", "exact, flagged", "exact, flagged"]
+    assert [row[9][0] for row in page.cells()] == ["agrees", "agrees", "flagged", "flagged"]
 
 
 def test_labels_are_read_without_tex():

@@ -18,7 +18,7 @@ def test_all_figures_of_the_paper():
     assert {f.id for f in figures().values() if f.paper == PAPER} >= IDS
 
 
-@pytest.mark.parametrize(("size", "steps"), [("quick", 31), ("full", 40)])
+@pytest.mark.parametrize(("size", "steps"), [("quick", 25), ("full", 40)])
 def test_the_snr_figure_has_four_attentions_on_two_tasks(size, steps):
     predictions = [p for p in figure("softmax-snr").points(size) if p.verb == "predict"]
     for task in (ndl.SpikedSLR, ndl.MaxSLR):

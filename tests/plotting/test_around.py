@@ -8,7 +8,6 @@ import pytest
 from matplotlib.figure import Figure
 
 import needlepoint as ndl
-from needlepoint.core.text import drawing
 from needlepoint.plotting.around import SPAN, _best, around
 from needlepoint.plotting.results import plot
 
@@ -124,7 +123,6 @@ def test_only_plot_computes_a_curve(indexed, monkeypatch):
         raise AssertionError("a repr has computed something")
 
     monkeypatch.setattr("needlepoint.plotting.around.sweep", refuse)
-    monkeypatch.setattr(drawing, "_drawers", [refuse])
     assert indexed._repr_html_()
     assert repr(indexed)
 

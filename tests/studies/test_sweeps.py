@@ -285,7 +285,7 @@ def test_other_things_in_their_places_are_refused():
         made({"task.snr": [1, 2]}, None, "status")
     with pytest.raises(ndl.InvalidParameter, match=r"sweep\(seed=-1\): seed must be a whole number"):
         made({"task.snr": [1]}, seed=-1)
-    with pytest.raises(ndl.InvalidParameter, match=r"sweep\(model=Population\(\)\): this is not a model"):
+    with pytest.raises(ndl.InvalidParameter, match=r"sweep\(model=Population\(\)\): this is a learner, not a model"):
         made({"task.snr": [1]}, base=(TASK, LEARNER, LEARNER))
 
 

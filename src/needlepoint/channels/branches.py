@@ -41,14 +41,18 @@ def _slope_and_spread(g: Any) -> Any:
 
 
 def classify(task: SingleLocation, model: KeyValueAttention, five: np.ndarray) -> tuple[str, ...]:
-    """Return the name of the point where each column of overlaps (5, runs) is, up to a common sign of k and v: oracle,
-    swapped, other or diverged."""
-    points = {"oracle": ORACLE}
-    if isinstance(task, SpikedSLR) and isinstance(model.activation, Erf) and model.activation.odd:
+    """Return the name of the point where each column of overlaps (5, runs) is: oracle, swapped, other or diverged.
+
+    A common sign of k and v is not seen by the predictions, and so not looked at, if the activation is odd; with any
+    other, -k* and -v* are no oracle.
+    """
+    points, odd = {"oracle": ORACLE}, bool(getattr(model.activation, "odd", False))
+    signs = (np.ones(5), _SIGN) if odd else (np.ones(5),)
+    if isinstance(task, SpikedSLR) and isinstance(model.activation, Erf) and odd:
         points["swapped"] = swapped_point(task, model)
     labels = np.full(five.shape[1], "other", dtype=object)
     for name, point in points.items():
-        away = [np.max(np.abs(five - sign[:, None] * point[:, None]), axis=0) for sign in (np.ones(5), _SIGN)]
-        labels[np.minimum(*away) < NEAR] = name
+        away = [np.max(np.abs(five - sign[:, None] * point[:, None]), axis=0) for sign in signs]
+        labels[np.min(away, axis=0) < NEAR] = name
     labels[~np.all(np.isfinite(five), axis=0)] = "diverged"
     return tuple(labels)

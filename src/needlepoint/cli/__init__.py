@@ -1,5 +1,5 @@
-"""The command line: `app` collects the commands of `verbs`, `figures`, `studies`, `indexed` and `catalogue`, which
-share `options` and `examples`; `interrupts` handles Ctrl-C.
+"""The command line: `app` collects the commands of `verbs`, `contest`, `figures`, `studies`, `indexed` and
+`catalogue`, which share `options` and `examples`; `interrupts` handles Ctrl-C.
 
 Nothing heavy is imported before a command needs it: `--help` takes a tenth of a second.
 """

@@ -10,6 +10,7 @@ import typer
 
 from needlepoint.cli.catalogue import learners, models, tasks
 from needlepoint.cli.checkpoints import heads, probe, truncate
+from needlepoint.cli.contest import contest
 from needlepoint.cli.examples import below
 from needlepoint.cli.figures import cite, figures, reproduce
 from needlepoint.cli.indexed import spectrum, thresholds
@@ -97,6 +98,7 @@ for command in (
     predict,
     simulate,
     compare,
+    contest,
     sweep,
     thresholds,
     spectrum,

@@ -16,7 +16,7 @@ from needlepoint.core.overlaps import OFF_MANIFOLD, IndexedOverlaps, Overlaps
 from needlepoint.core.specs import Spec, spec_id
 from needlepoint.core.status import Status
 from needlepoint.core.text.jsonio import plain
-from needlepoint.core.text.showing import Showing, table
+from needlepoint.core.text.showing import Showing, picture, table
 
 UNSOLVED = (Status.MAX_STEPS, Status.DIVERGED, Status.INFEASIBLE)
 """Statuses of predictions whose solver stopped at a point that does not satisfy the equations."""
@@ -153,7 +153,8 @@ class Result(Showing):
         return [{"metric": n, "value": e.value, "error": e.error, "kind": e.kind} for n, e in self.metrics.items()]
 
     def _repr_html_(self) -> str:
-        return table(self._lines(), caption=self._question())
+        drawn = self if self.trajectory is not None else getattr(self, "spectrum", None)
+        return table(self._lines(), caption=self._question()) + ("" if drawn is None else picture(drawn))
 
     def _question(self) -> str:
         """Return the specs on one line; those with very many numbers are shortened."""

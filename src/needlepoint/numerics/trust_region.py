@@ -147,5 +147,3 @@ def possible_gain(
     component of the gradient is off by at most `error`: the worst of the 2^k corners."""
     signs = itertools.product((-1.0, 1.0), repeat=gradient.size)
     return max(-least_in_box(gradient + np.array(s) * error, curvature, low, high)[1] for s in signs)
-
-

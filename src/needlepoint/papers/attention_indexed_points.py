@@ -34,7 +34,7 @@ def training(size: Size, tokens: int = 2, d: int | None = None) -> dict[str, Any
     Smaller ones have more repeats: they are cheap, and a trend in d is seen against the noise of both.
     """
     largest = 40 if size == "quick" else 100 if tokens == 1 else 70
-    repeats = 16 if d is None or d >= largest else 48
+    repeats = 16 if d is None or d >= largest else 24
     return {"d": d or largest, "repeats": repeats, "samples": 3000 if size == "quick" else 10_000, "seed": 1}
 
 

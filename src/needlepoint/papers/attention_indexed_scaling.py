@@ -61,7 +61,7 @@ def _matched(tokens: int, beta: float = 1.0) -> float:
 def _temperature_points(size: Size) -> list[Point]:
     quick = size == "quick"
     alphas = spread(0.03, 2.0, 21, 0.1) if quick else spread(0.02, 3.0, 31, 0.1, 0.3, 1.0)
-    trained = (0.1, 0.3) if quick else (0.1, 0.3, 1.0)
+    trained = (0.1,) if quick else (0.1, 0.3, 1.0)
     points = []
     for beta in _BETAS:
         task, model = TWO.replace(beta_star=beta), TiedAttention(beta=beta)
@@ -72,7 +72,7 @@ def _temperature_points(size: Size) -> list[Point]:
     for tokens in (1, 2, 3) if quick else (1, 2, 3, 4):
         task = TWO.replace(tokens=tokens)
         trained = (0.4, 4.0) if tokens == 1 or (not quick and tokens < 4) else (4.0,) if tokens == 2 else ()
-        for x in sorted({*few, *(every if tokens < 3 else ())}):
+        for x in sorted({*few, *(every if tokens < 4 else ())}):
             where = dimensions(size, tokens) if x in trained else []
             alpha = x / (2 * task.components)
             points += asked(task, TIED, alpha, _matched(tokens), f"{_TOKENS}, {_count(tokens)}", x, size, where)
@@ -129,8 +129,8 @@ def _power(gamma: float, d: int, noise: float) -> AttentionIndexed:
 
 def _power_points(size: Size) -> list[Point]:
     quick = size == "quick"
-    d = 10_000 if quick else 1_000_000
-    ratios = spread(3.0, 500.0, 8) if quick else spread(3.0, 3.0 * 10 ** (13 / 3), 14)
+    d = 4_000 if quick else 1_000_000
+    ratios = spread(3.0, 300.0, 7) if quick else spread(3.0, 3.0 * 10 ** (13 / 3), 14)
     # training without label noise takes long, because its penalty is weak; the quick size leaves it out
     small, trained = ({NOISE: 60}, (8.0, 20.0)) if quick else ({NOISE: 100, 0.0: 60}, (8.0, 32.0))
     points = []
@@ -149,7 +149,7 @@ def _power_points(size: Size) -> list[Point]:
                 ):  # the half tells a finite size by its trend
                     where, task = [d_own] if ratio in trained else [], _power(gamma, d_own, noise)
                     points += asked(task, TIED, ratio / d_own, lam, label, ratio, size, where)
-        for ratio in ratios[::2]:
+        for ratio in ratios:
             question = _power(gamma, d, NOISE), TIED, learner(ratio / d, "optimal", _power(gamma, d, NOISE))
             points.append(Point("recovered_directions", *question, label=f"{_SEEN}, {_gamma(gamma)}", x=ratio))
     return points
@@ -172,11 +172,11 @@ def _law(gamma: float, x: Sequence[float], y: Sequence[float], power: float, col
     from needlepoint.plotting.metrics import Line
 
     slope = f"{_slopes(x, y)[-1]:.2f}" if len(x) > 1 else "?"
-    start = 1.6 * y[-2] if len(y) > 1 else math.nan
-    guide = [start * (v / x[-2]) ** power for v in x[-2:]] if len(x) > 1 else []
+    start = 1.6 * y[-3] if len(y) > 2 else math.nan
+    guide = [start * (v / x[-3]) ** power for v in (x[-3], x[-1])] if len(x) > 2 else []
     return [
         Line(f"{_gamma(gamma)}: {slope} ({power:.2f})", x, y, colour=colour),
-        Line("", x[-2:] if guide else [], guide, colour=None, style="--", faint=True),
+        Line("", [x[-3], x[-1]] if guide else [], guide, colour=None, style="--", faint=True),
     ]
 
 
@@ -293,7 +293,8 @@ def _draw_readout(records: Sequence[Record]) -> Drawing:
             moved = 1.03 ** (2 * i + j - len(dims) + 0.5)
             mine = [r for r in labelled(runs, f"{_READ}, {readout}") if r.result.d == d]
             dots = [(moved * float(r.point.x or 0), *_value(r)) for r in mine]
-            along.append(Line("" if j else f"d = {d}", [], [], points=dots, colour=i, style="", mark=mark))
+            label = "" if j else f"d = {d}, {max(r.result.repeats for r in mine)} repeats"
+            along.append(Line(label, [], [], points=dots, colour=i, style="", mark=mark))
     apart, differences = [], []
     for i, alpha in enumerate(alphas):
         found = [(d, *_apart([r for r in runs if r.point.x == alpha and r.result.d == d])) for d in dims]
@@ -306,8 +307,7 @@ def _draw_readout(records: Sequence[Record]) -> Drawing:
         MetricPanel("two tokens, penalty 0.02", ALPHA, ERROR, along),
         MetricPanel("mixed tokens against matrices", "$1/d$", "relative difference of the errors", apart, **linear),
     ]
-    repeats = ", ".join(map(str, sorted({r.result.repeats for r in runs})))
-    marks = {mark: f"trained on the {name}, {repeats} repeats" for name, mark in _READOUTS.values()}
+    marks = {mark: f"trained on the {name}, ± standard error" for name, mark in _READOUTS.values()}
     figure = metric_panels([panels], measured=marks, lines="limit", legends="own", width=4.0, height=3.5)
     figure.axes[1].axhline(0.0, color="#777777", linewidth=1.0)
     figure.axes[1].set_xlim(0.0, 1.08 / dims[0])

@@ -54,10 +54,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Figure:
-    """A published figure: `points` gives what to compute at a size, `draw` draws it; `paper` is an arXiv number.
-
-    `cost` is how many seconds of one core the quick size takes, roughly, for the estimate of the time left.
-    """
+    """A published figure: `points` gives what to compute at a size, `draw` draws it; `paper` is an arXiv number."""
 
     id: str
     title: str
@@ -65,7 +62,39 @@ class Figure:
     caption: str
     points: Callable[[Size], Sequence[Point]]
     draw: Callable[[Sequence[Record]], Drawing]
-    cost: float = 5.0
+
+    @property
+    def cost(self) -> float:
+        """Return how many seconds of one core the quick size takes, roughly; only the estimate of the time left uses
+        it."""
+        return _COSTS.get(self.id, 5.0)
+
+
+_COSTS = {
+    "erf-dimension": 35.0,
+    "erf-flow": 2.0,
+    "erf-large-scale": 4.0,
+    "erf-manifold": 3.0,
+    "erf-schedule": 12.0,
+    "erf-sgd": 30.0,
+    "erf-small-scale": 4.0,
+    "indexed-best": 40.0,
+    "indexed-errors": 20.0,
+    "indexed-power-law": 30.0,
+    "indexed-readout": 6.0,
+    "indexed-spectra": 20.0,
+    "indexed-temperature": 30.0,
+    "indexed-thresholds": 1.0,
+    "ridge-optimal": 40.0,
+    "ridge-penalty": 37.0,
+    "ridge-samples": 55.0,
+    "ridge-stability": 25.0,
+    "softmax-decay": 12.0,
+    "softmax-landscape": 8.0,
+    "softmax-length": 25.0,
+    "softmax-random-lengths": 40.0,
+    "softmax-snr": 40.0,
+}
 
 
 def spread(low: float, high: float, count: int, *others: float) -> list[float]:

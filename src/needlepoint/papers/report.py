@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
+from needlepoint.core.text.digits import with_error
 from needlepoint.papers.citations import PAPERS
 from needlepoint.papers.runner import Agreement, Reproduced, judged, replacing
 from needlepoint.papers.trends import AGREES, FAR, FLAGGED, OPEN, SIZE, WORDS, WRONG, Verdict
@@ -22,20 +23,7 @@ COLOURS = 128
 
 _CLASS = {AGREES: "agrees", SIZE: "size", OPEN: "undecided", FLAGGED: "flagged", WRONG: "disagrees"}
 _SAID = {**{word: word for word in WORDS}, AGREES: "agree", WRONG: "disagree"}
-_HEADS = (
-    "point",
-    "metric",
-    "at",
-    "d",
-    "predicted",
-    "measured",
-    "error",
-    "gap",
-    "z",
-    "z at 1/d → 0",
-    "theory",
-    "verdict",
-)
+_HEADS = ("point", "at", "metric", "d", "theory", "predicted", "measured", "z", "z at 1/d → 0", "verdict")
 
 
 def write_report(path: Path, done: Sequence[Reproduced], version: str, strangers: int = 0) -> None:
@@ -202,18 +190,16 @@ def _table(rows: Sequence[Agreement], verdicts: Sequence[Verdict]) -> str:
 
 def _row(row: Agreement, verdict: Verdict) -> str:
     at = "" if row.x is None else f"{row.x:.4g}"
-    z = "" if verdict.z_extrapolated is None else f"{verdict.z_extrapolated:+.1f}"
+    far = verdict.z_extrapolated
     values = (
-        html.escape(row.metric),
         at,
+        html.escape(row.metric),
         row.d,
-        f"{row.predicted:.5g}",
-        f"{row.measured:.5g}",
-        f"{row.measured_error:.1e}",
-        f"{row.gap:+.1e}",
-        f"{row.z:+.2f}",
-        z,
         row.theory,
+        f"{row.predicted:.5g}",
+        with_error(row.measured, row.measured_error),
+        f"{row.z:+.2f}" if math.isfinite(row.z) else str(row.z),
+        "" if far is None else f"{far:+.1f}",
     )
     point = f'<td title="{html.escape(row.question)}">{html.escape(plain(row.point))}</td>'
     said = f"{verdict.word}{': ' + verdict.reason if verdict.reason else ''}"

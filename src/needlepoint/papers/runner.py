@@ -46,8 +46,6 @@ class Reproduced:
 
 def agreement(records: Sequence[Record]) -> list[Agreement]:
     """Return the rows of `compare` for every simulated point whose prediction is among the records."""
-    from needlepoint.theory.comparing import compare  # imported late, because it loads the theory
-
     predictions = {r.point.question: r.result for r in records if isinstance(r.result, Prediction)}
     rows: list[Agreement] = []
     for record in records:
@@ -55,8 +53,24 @@ def agreement(records: Sequence[Record]) -> list[Agreement]:
         if isinstance(record.result, Measurement) and prediction is not None:
             about = {"point": record.point.label, "x": record.point.x, "prediction": prediction.status.name}
             about["question"] = "; ".join(repr(part) for part in record.point.question if part is not None)
-            rows += [Agreement(**vars(row), **about) for row in compare(prediction, record.result).rows]
+            rows += [Agreement(**vars(row), **about) for row in _compared(prediction, record.result)]
     return rows
+
+
+_MEMORY: dict[Any, tuple[Row, ...]] = {}
+"""Comparisons made so far in this process: figures share training, and a comparison on the attention-indexed model
+solves the equations again for every target that was drawn."""
+
+
+def _compared(prediction: Prediction, measurement: Measurement) -> tuple[Row, ...]:
+    from needlepoint.theory.comparing import compare  # imported late, because it loads the theory
+
+    question = (prediction.task, prediction.model, prediction.learner, measurement.d, measurement.repeats)
+    numbers = [tuple((name, e.value, e.error) for name, e in r.metrics.items()) for r in (prediction, measurement)]
+    key = (question, *numbers, measurement.seed)
+    if key not in _MEMORY:
+        _MEMORY[key] = compare(prediction, measurement).rows
+    return _MEMORY[key]
 
 
 def judged(rows: Sequence[Agreement]) -> list[Verdict]:

@@ -36,7 +36,7 @@ def _optimum(task: SingleLocation, name: str, panel: str, x: float, size: Size, 
     return points
 
 
-MEASURED = f"Monte Carlo with vectors in $R^{{{DIMENSION}}}$ at the optimum, 16 repeats, ± standard error"
+MEASURED = f"Monte Carlo at the optimum, d = {DIMENSION}, ± standard error"
 """What the circles of these figures are: nothing is trained in them."""
 
 
@@ -79,7 +79,7 @@ _SNR_TASKS = {"spiked": SpikedSLR, "max": MaxSLR}
 
 
 def _snr_points(size: Size) -> list[Point]:
-    steps, every = (31, 8) if size == "quick" else (40, 8)
+    steps, every = (25, 8) if size == "quick" else (40, 8)
     points = []
     for panel, task in _SNR_TASKS.items():
         for i in range(steps):

@@ -1,7 +1,8 @@
 """Whether a gap between training and theory is the finite size or a disagreement: told by how it changes with d.
 
 Where the theory is a limit, a gap that falls like 1/d is what a finite size leaves; one that stays is a disagreement.
-Two hypotheses are fitted to the gaps at all sizes, c/d and c, and the one that fits better is believed.
+Two hypotheses are fitted to the gaps at all sizes, c/d and c. The finite size is believed where c/d fits, and fits
+better; a disagreement is called only where c/d is excluded and the gap does not shrink.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from needlepoint.core.answers.agreement import ROUNDING
 from needlepoint.core.answers.comparison import Row
 
 FAR = 4.0
 """|z| from which on a gap is too large to be chance."""
 
 BETTER = 4.0
-"""How much smaller chi-squared must be for one hypothesis to be believed rather than the other: odds of e^2, or 7."""
+"""How much smaller chi-squared of c/d must be than that of c for a finite size to be believed: odds of e^2, or 7."""
 
 AGREES, SIZE, OPEN, FLAGGED, WRONG = "agrees", "finite size", "undecided", "flagged", "disagrees"
 WORDS = {
@@ -85,13 +87,13 @@ def trend(rows: Sequence[Row], z: float | None = None) -> Verdict:
     as_size, as_constant = _misfit(gaps, se, 1 / d), _misfit(gaps, se, np.ones(len(d)))
     told = ", ".join(f"{_percent(row)} at d = {row.d}" for row in rows)
     many = FAR**2 + len(rows) - 2  # chi-squared that is too large to be chance; two sizes leave one degree of freedom
-    if as_size < many and as_constant > as_size + BETTER:
-        return Verdict(SIZE, f"shrinks like 1/d: {told}", z)
-    if as_constant < many and as_size > as_constant + BETTER:
-        return Verdict(WRONG, f"does not shrink: {told}", z)
-    if as_size < many and as_constant < many:
+    if as_size < many:
+        if as_constant > as_size + BETTER:
+            return Verdict(SIZE, f"shrinks like 1/d: {told}", z)
         return Verdict(OPEN, f"too noisy to tell a trend: {told}", z)
     first, last = abs(gaps[0]), abs(gaps[-1])
+    if as_constant < many:
+        return Verdict(WRONG, f"does not shrink: {told}", z)
     if last * d[-1] <= first * d[0]:
         return Verdict(SIZE, f"shrinks faster than 1/d: {told}", z)
     if last < first:
@@ -105,10 +107,14 @@ def extrapolated(rows: Sequence[Row]) -> float | None:
     gaps = _gaps(rows)
     if len(set(d)) < 2 or rows[0].exact or not np.all(np.isfinite(gaps) & np.isfinite(se) & (se > 0)):
         return None
-    design = np.stack([np.ones(len(d)), 1 / d], axis=1) / se[:, None]
-    covariance = np.linalg.inv(design.T @ design)
-    intercept = (covariance @ design.T @ (gaps / se))[0]
-    return float(intercept / math.sqrt(covariance[0, 0]))
+    # centred sums: the errors of two sizes may differ by many orders, and a normal matrix would lose all digits
+    w, x = 1 / se**2, 1 / d
+    middle, height = np.sum(w * x) / np.sum(w), np.sum(w * gaps) / np.sum(w)
+    spread = np.sum(w * (x - middle) ** 2)
+    if not spread > 0:
+        return None
+    slope = np.sum(w * (x - middle) * (gaps - height)) / spread
+    return float((height - middle * slope) / math.sqrt(1 / np.sum(w) + middle**2 / spread))
 
 
 def _gaps(rows: Sequence[Row]) -> np.ndarray:
@@ -119,10 +125,10 @@ def _gaps(rows: Sequence[Row]) -> np.ndarray:
 
 
 def _errors(rows: Sequence[Row]) -> np.ndarray:
-    """Return the standard errors; a row's own z says how much wider few repeats make them (Student)."""
+    """Return the standard errors, rounding at least; a row's own z says how much wider few repeats make them."""
     gaps = np.abs(_gaps(rows))
     wide = [g / abs(row.z) if row.z and math.isfinite(row.z) else 0.0 for g, row in zip(gaps, rows, strict=True)]
-    return np.maximum(wide, [row.measured_error for row in rows])
+    return np.maximum(np.maximum(wide, [row.measured_error for row in rows]), ROUNDING)
 
 
 def _misfit(gaps: np.ndarray, se: np.ndarray, shape: np.ndarray) -> float:

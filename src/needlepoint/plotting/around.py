@@ -45,7 +45,7 @@ class Span:
     alpha: float = 4.0
     penalty: float = 30.0
     points: int = 20
-    alone: int = 14
+    alone: int = 16
     further: int = 2
     tol: float = 0.01
     zero: tuple[float, float] = (1e-3, 1.0)

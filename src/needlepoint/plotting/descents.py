@@ -158,7 +158,7 @@ def _circles(axis: Any, training: Trajectory, runs: np.ndarray) -> None:
 def _paths(axis: Any, theory: Trajectory) -> None:
     """Draw paths in the plane of both alignments, pale where it is early: time is the logarithm of the step."""
     time = np.log1p(theory.steps[1:]) / max(float(np.log1p(theory.steps[-1])), 1e-9)
-    for end in reversed(_ends(theory)):
+    for end in _ends(theory):  # the rarest on top
         for run in np.flatnonzero(_of(theory, end))[:_PATHS]:
             at = np.column_stack([theory.overlaps["key"][run], theory.overlaps["value"][run]])
             pieces = np.stack([at[:-1], at[1:]], axis=1)

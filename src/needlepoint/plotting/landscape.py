@@ -58,7 +58,13 @@ def flow_panels(shown: Sequence[FlowPanel]) -> Figure:
             width=0.005,
             pivot="mid",
         )
-        axis.plot(*panel.nullcline, "--", color="#555555", linewidth=1.0, label=r"$\nu=\mathrm{erf}(cu)$")
+        axis.plot(
+            *panel.nullcline,
+            "--",
+            color="#555555",
+            linewidth=1.0,
+            label=r"$\nu=\mathrm{erf}(cu)$: here the key is at rest",
+        )
         named: set[str] = set()
         for x, y, kind in panel.points:
             mark, colour = _MARKS[kind]

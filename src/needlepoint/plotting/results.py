@@ -15,20 +15,15 @@ from needlepoint.core.answers.spectra import Spectrum, TrainedSpectrum
 from needlepoint.core.errors import InvalidParameter, shown
 from needlepoint.core.results import Measurement, Prediction, Result
 from needlepoint.learners import Ridge
+from needlepoint.plotting.alone import draw_comparison, draw_law
 from needlepoint.plotting.around import FIELDS, around, draw_around, drawn_metric, tests_on
 from needlepoint.plotting.single_descent import draw_descent, draw_risk
-from needlepoint.plotting.spectra import XLABEL, SpectrumPanel, draw_spectrum, read_eigenvalues
+from needlepoint.plotting.spectra import GIVEN, PANEL, SpectrumPanel, read_eigenvalues, spectrum_drawer
 from needlepoint.plotting.studies import pictures as studies
 from needlepoint.plotting.studies.data import Plottable
 from needlepoint.plotting.studies.pictures import picture_path
-from needlepoint.plotting.style import TRAINING, Picture, saved, styled
+from needlepoint.plotting.style import Picture, saved, styled
 from needlepoint.plotting.tables import INK, compared, draw_scores, draw_table, listed
-
-PANEL = 4.4
-"""Width of a panel in inches."""
-
-GIVEN = "given"
-"""What a user's own eigenvalues are called."""
 
 
 @overload
@@ -84,9 +79,9 @@ def plot(shown: Any, *args: Any, **options: Any) -> Any:
     if isinstance(shown, Result):
         return plot_result(shown, *args, **options)
     if isinstance(shown, Comparison):
-        return _whole(shown, _draw_comparison, _comparison_figure, *args, **options)
+        return draw_comparison(shown, *args, **options)
     if isinstance(shown, (Spectrum, TrainedSpectrum)):
-        return _whole(shown, _draw_law, _law_figure, *args, **options)
+        return draw_law(shown, *args, **options)
     return studies.plot(shown, *args, **options)
 
 
@@ -164,7 +159,7 @@ def _draw_on(
         return
     spectra = _spectra(result, tests, values)
     if spectra and x is None and metric is None:
-        _spectrum_drawer(spectra[-1])(ax)
+        spectrum_drawer(spectra[-1])(ax)
         return
     if isinstance(result, Prediction) and isinstance(result.learner, Ridge) and result.metrics:
         along = x or "alpha"
@@ -190,7 +185,7 @@ def _figure(result: Result, tests: tuple[Measurement, ...], x: str, metric: str 
     else:
         comparison = None
     spectra = _spectra(result, tuple(here), values)
-    drawers: list[Callable[[Any], Any]] = [_spectrum_drawer(panel) for panel in spectra]
+    drawers: list[Callable[[Any], Any]] = [spectrum_drawer(panel) for panel in spectra]
     if curved:
         assert isinstance(result, Prediction)
         curve = around(result, x, drawn_metric(result, metric))
@@ -214,6 +209,7 @@ def _figure(result: Result, tests: tuple[Measurement, ...], x: str, metric: str 
         draw_scores(right, comparison, [row[0] for row in rows])
     elif tabled:
         draw_table(parts[-1].subplots(1, 1), head, rows)
+    figure.draw_without_rendering()  # ticks change with the size of a panel, and so the room that its labels need
     return figure
 
 
@@ -223,15 +219,6 @@ def _cells(figure: Any, rows: int, columns: int, count: int) -> list[Any]:
     for axis in axes[count:]:
         axis.set_axis_off()
     return axes[:count]
-
-
-def _spectrum_drawer(panel: SpectrumPanel) -> Callable[[Any], None]:
-    def draw(axis: Any) -> None:
-        named = draw_spectrum(axis, panel, trained=GIVEN if panel.source == GIVEN else TRAINING)
-        axis.set(xlabel=XLABEL, ylabel="density")
-        axis.legend(named.values(), named.keys(), loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=4)
-
-    return draw
 
 
 def _on_the_curve(result: Result, tests: tuple[Measurement, ...], x: str) -> list[Measurement]:
@@ -289,62 +276,3 @@ def _spectra(result: Result, tests: tuple[Measurement, ...], values: Any) -> lis
     if not shown and law is not None:
         shown.append(SpectrumPanel("spectrum of the learned matrix", law, target=target))
     return shown
-
-
-# --- comparisons and spectra -----------------------------------------------------------------------
-
-
-def _whole(
-    answer: Any,
-    draw: Callable[[Any, Any], None],
-    figure: Callable[[Any], Figure],
-    *more: Any,
-    ax: Any = None,
-    path: str | PathLike[str] | None = None,
-    **options: Any,
-) -> Any:
-    """Draw an answer that has one picture, on `ax` or as a figure."""
-    if more or options:
-        extra = next(iter(options), "measurements")
-        raise InvalidParameter(
-            f"plot({type(answer).__name__}, {extra}=...): it is drawn by itself, with ax= or path= at most; "
-            "plot(prediction, measurements) takes more."
-        )
-    target = picture_path(path)
-    if ax is None:
-        return saved(figure(answer), target)
-    draw(ax, answer)
-    return saved(ax, target)
-
-
-@styled
-def _draw_comparison(ax: Any, comparison: Comparison) -> None:
-    draw_scores(ax, comparison, list(dict.fromkeys(row.metric for row in comparison.rows)), labels=True)
-
-
-@styled
-def _comparison_figure(comparison: Comparison) -> Figure:
-    if not comparison.rows:
-        raise InvalidParameter("plot(comparison): it has no rows.")
-    head, rows = compared(comparison)
-    sizes = len({row.d for row in comparison.rows})
-    figure = Picture(figsize=(5.8, 0.27 * (len(rows) + 2) + 0.2 * (sizes + 2) + 0.5), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(1.9, 1.0))
-    draw_table(left, head, rows)
-    draw_scores(right, comparison, [row[0] for row in rows])
-    return figure
-
-
-@styled
-def _draw_law(ax: Any, law: Spectrum | TrainedSpectrum) -> None:
-    predicted = isinstance(law, Spectrum)
-    title = "spectrum of the learned matrix" if predicted else f"{len(law.eigenvalues)} trained matrices"
-    panel = SpectrumPanel(title, law if predicted else None, None if predicted else law.eigenvalues)
-    _spectrum_drawer(panel)(ax)
-
-
-def _law_figure(law: Spectrum | TrainedSpectrum) -> Figure:
-    figure = Picture(figsize=(PANEL, 3.2), layout="constrained")
-    with_style = styled(figure.subplots)
-    _draw_law(with_style(), law)
-    return figure

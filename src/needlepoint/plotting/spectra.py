@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from matplotlib.patches import Patch, Rectangle
 
 from needlepoint.core.answers.spectra import Spectrum
 from needlepoint.core.errors import InvalidParameter, shown
-from needlepoint.plotting.style import COLOURS, THEORY, panels, styled
+from needlepoint.plotting.style import COLOURS, THEORY, TRAINING, panels, styled
 from needlepoint.tasks.targets import Target
 
 ZERO = 1e-3
@@ -28,6 +28,12 @@ _PALE = "#f0c9ae"  # bars of trained eigenvalues, light enough for a line on top
 _BINS = 90  # most bars of a histogram
 _BEHIND, _FEW = "#9a9a9a", 12  # the colour of the target, and how many single eigenvalues of it are drawn tall
 TARGET = "target"
+
+PANEL = 4.4
+"""Width in inches of a panel that stands beside others."""
+
+GIVEN = "given"
+"""What a user's own eigenvalues are called."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +102,8 @@ def draw_spectrum(axis: Any, panel: SpectrumPanel, *, trained: str = "trained") 
     if law is not None:
         x, y = curve(law)
         if not len(values):
-            axis.fill_between(x, y, color=COLOURS[0], alpha=0.14, linewidth=0, zorder=3)
+            shade = axis.fill_between(x, y, color=COLOURS[0], alpha=0.14, linewidth=0, zorder=3)
+            shade.set_clip_path(Rectangle((0, 0), 1, 1.02 * ROOM, transform=axis.transAxes))
         (line,) = axis.plot(x, y, color=COLOURS[0], linewidth=1.5, zorder=4)
         line.set_clip_path(Rectangle((0, 0), 1, 1.02 * ROOM, transform=axis.transAxes))
         named = {THEORY: Line2D([], [], color=COLOURS[0]), **named}
@@ -125,6 +132,17 @@ def draw_spectrum(axis: Any, panel: SpectrumPanel, *, trained: str = "trained") 
     _zeros(axis, panel, zeros)
     axis.set_title(panel.title)
     return named | behind
+
+
+def spectrum_drawer(panel: SpectrumPanel) -> Callable[[Any], None]:
+    """Return a function that draws a panel on axes, with labels and a legend below."""
+
+    def draw(axis: Any) -> None:
+        named = draw_spectrum(axis, panel, trained=GIVEN if panel.source == GIVEN else TRAINING)
+        axis.set(xlabel=XLABEL, ylabel="density")
+        axis.legend(named.values(), named.keys(), loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=4)
+
+    return draw
 
 
 def curve(law: Spectrum) -> tuple[np.ndarray, np.ndarray]:

@@ -15,7 +15,7 @@ from needlepoint.core.results import Measurement, Prediction
 from needlepoint.core.specs import Spec
 from needlepoint.core.text.drawing import draw
 from needlepoint.core.text.parsing import PARTS
-from needlepoint.core.text.showing import table
+from needlepoint.core.text.showing import picture, table
 from needlepoint.studies import tables
 from needlepoint.studies.axes import LIMIT, At
 from needlepoint.studies.execution.executors import Executor, Serial, executor_named, started
@@ -202,7 +202,9 @@ class Study:
 
     def _repr_html_(self) -> str:
         head, *lines = str(self).splitlines()
-        return table([line.strip().split(None, 1) for line in lines], caption=head)
+        shown = table([line.strip().split(None, 1) for line in lines], caption=head)
+        # with simulations the picture would have z-scores, which may have to be computed
+        return shown if self.definition.also is not None else shown + picture(self)
 
     def plot(self, *args: Any, ax: Any = None, **options: Any) -> Any:
         """Draw it, on `ax` if that is given: the same as `ndl.plot(study, ...)`."""

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.results import Result
 from needlepoint.core.specs import Spec
 from needlepoint.core.status import Status
+from needlepoint.studies.derived import derived
 from needlepoint.studies.points import StudyPoint
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ def _theory(point: StudyPoint) -> dict[str, Any]:
     for name, estimate in p.metrics.items():
         row[name], row[f"{name}_error"] = estimate.value, estimate.error
     row |= {f"overlaps.{name}": x for name, x in p.overlaps.items()} if p.overlaps else {}
+    row |= _derived(p)
     row |= {"branch": p.branch or "", "stable": p.stable}
     return row
 
@@ -50,8 +53,18 @@ def _measured(point: StudyPoint) -> list[dict[str, Any]]:
             row[f"measured_{name}"], row[f"measured_{name}_error"] = estimate.value, estimate.error
             if (name, m.d) in z:
                 row[f"z_{name}"] = z[name, m.d]
-        found.append(row)
+        found.append(row | _derived(m, "measured_"))
     return found
+
+
+def _derived(result: Result, prefix: str = "") -> dict[str, Any]:
+    """Return the columns of chosen penalties, which have no error of their own, and of shares of runs, with theirs."""
+    row: dict[str, Any] = {}
+    for name, estimate in derived(result).items():
+        row[prefix + name] = estimate.value
+        if estimate.kind == "stderr":
+            row[f"{prefix}{name}_error"] = estimate.error
+    return row
 
 
 def _cell(value: Any) -> Any:

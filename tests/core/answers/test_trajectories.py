@@ -185,3 +185,16 @@ def test_a_stored_descent_that_says_converged_reads_as_finished():
     old = Prediction(SpikedSLR(2, 1.0), None, Population(), {}, Status.CONVERGED, trajectory=path)
     assert old.status is Status.FINISHED
     assert Prediction(SpikedSLR(2, 1.0), None, Population(), {}, Status.CONVERGED).status is Status.CONVERGED
+
+
+@pytest.mark.exact
+def test_a_run_that_went_up_says_so():
+    """The first run doubles its risk, the second stays: one of two."""
+    risk = np.array([[1.0, 1.5, 2.0], [1.0, 1.0, 1.05]])
+    summary = summarise(trajectory(constant(2, 3, 0.5, 0.5, 0, 0, 0), risk), 0.0, gauge=False)
+    assert summary["notes"] == (
+        "in 1 of 2 runs the excess risk ended over 10% above where it began: try a smaller lr.",
+    )
+    assert summary["status"] is Status.FINISHED
+    down = summarise(trajectory(constant(2, 3, 0.5, 0.5, 0, 0, 0), risk[:, ::-1]), 0.0, gauge=False)
+    assert down["notes"] == ()

@@ -77,9 +77,24 @@ def test_a_picture_is_an_image_in_a_notebook(family, request):
     assert result.plot()._repr_png_().startswith(b"\x89PNG")
 
 
+def test_a_picture_is_below_the_table_where_there_is_one(bayes, indexed, monkeypatch):
+    """Of a spectrum, a trajectory or a study, which are there to be drawn; a curve would have to be computed."""
+    model = ndl.KeyValueAttention(ndl.Erf(scale=0.4), unit_norm=True)
+    descent = ndl.predict(ndl.SpikedSLR(2, 4.0), model, ndl.ProjectedDescent(0.01, 20, ndl.Overlaps(0.3, 0.4)))
+    prediction, trained = indexed
+    for shown in (prediction, prediction.spectrum, trained, trained.spectrum, descent):
+        assert shown._repr_html_().startswith("<table>")
+        assert shown._repr_html_().count("data:image/png;base64,") == 1
+    assert "<img" not in bayes[0]._repr_html_()
+    monkeypatch.setattr("needlepoint.core.text.showing.draw", lambda *_, **__: 1 / 0)
+    assert "<img" not in prediction._repr_html_()  # a picture that fails does not cost the numbers
+    assert "<table>" in prediction._repr_html_()
+
+
 def test_a_study_shows_itself():
     study = ndl.sweep(ndl.SpikedSLR(2, snr=1.0), None, ndl.BayesOptimal(), {"task.snr": [1.0, 2.0, 3.0]})
     shown = study._repr_html_()
     assert "task.snr" in shown
     assert "SpikedSLR" in shown
+    assert "data:image/png;base64," in shown
     assert study.plot()._repr_png_().startswith(b"\x89PNG")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from needlepoint.core.text.jsonio import plain
-from needlepoint.core.text.showing import Showing
+from needlepoint.core.text.showing import Showing, picture, table
 
 GROUPS = {"eigenvalues_top_10": (0.9, 1.0), "eigenvalues_10_25": (0.75, 0.9), "eigenvalues_25_50": (0.5, 0.75)}
 """Groups of sorted eigenvalues whose means are compared, each by its lower and upper rank as a share of d: the top
@@ -56,6 +56,12 @@ class Spectrum(Showing):
         more = f", outliers at {outliers}" if outliers else ""
         return f"Spectrum: {100 * self.atom:.3g} % zeros, a density on {pieces or 'no interval'}{more}"
 
+    def _repr_html_(self) -> str:
+        pieces = ", ".join(f"{low:.6g} to {high:.6g}" for low, high in self.edges) or "none"
+        outliers = ", ".join(f"{x:.6g}" for x in self.outliers) or "none"
+        rows = [("zeros", f"{100 * self.atom:.4g} %"), ("density on", pieces), ("outliers", outliers)]
+        return table(rows, caption="Spectrum of the learned matrix") + picture(self)
+
     def _records(self) -> list[dict[str, Any]]:
         return [{"x": x, "density": y} for x, y in zip(self.x.tolist(), self.density.tolist(), strict=True)]
 
@@ -90,6 +96,11 @@ class TrainedSpectrum(Showing):
         repeats, d = self.eigenvalues.shape
         low, high = float(self.eigenvalues.min()), float(self.eigenvalues.max())
         return f"TrainedSpectrum: {repeats} repeats of {d} eigenvalues, from {low:.4g} to {high:.4g}"
+
+    def _repr_html_(self) -> str:
+        return table([("eigenvalues", repr(self).partition(": ")[2])], caption="Spectra of trained matrices") + picture(
+            self
+        )
 
     def _records(self) -> list[dict[str, Any]]:
         learned, target = self.eigenvalues, np.broadcast_to(self.target, self.eigenvalues.shape)

@@ -76,7 +76,7 @@ def summarise(
     return {
         "metrics": {"risk": excess + noise_var, "excess_risk": excess},
         "status": Status.FINISHED,
-        "notes": _still_moving(trajectory),
+        "notes": (*_still_moving(trajectory), *_risen(trajectory)),
         "overlaps": Overlaps(**{name: float(np.mean(x)) for name, x in overlaps.items()}),
         "overlaps_error": errors,
         "trajectory": trajectory,
@@ -96,3 +96,13 @@ def _still_moving(trajectory: Trajectory) -> tuple[str, ...]:
         return ()
     where = "" if trajectory.runs == 1 else f"in {count} of {trajectory.runs} runs "
     return (f"{where}the excess risk still moves by over {MOVING:.0%} in the last quarter of the records.",)
+
+
+def _risen(trajectory: Trajectory) -> tuple[str, ...]:
+    """Return a note on how many runs ended at a higher risk than they began with, if any."""
+    first, last = trajectory.excess_risk[:, 0], trajectory.excess_risk[:, -1]
+    count = int(np.sum(last > (1 + MOVING) * np.maximum(first, np.finfo(float).tiny)))
+    if not count:
+        return ()
+    where = "" if trajectory.runs == 1 else f"in {count} of {trajectory.runs} runs "
+    return (f"{where}the excess risk ended over {MOVING:.0%} above where it began: try a smaller lr.",)

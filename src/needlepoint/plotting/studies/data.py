@@ -15,6 +15,7 @@ from needlepoint.core.results import Result
 from needlepoint.core.specs import Spec, declared
 from needlepoint.core.symbols import SYMBOLS
 from needlepoint.plotting.style import TRAINING
+from needlepoint.studies.derived import IN_WORDS, derived
 from needlepoint.studies.points import StudyPoint
 
 CLEAN = ("excess_risk", "clean_risk")
@@ -127,6 +128,8 @@ class Data:
 
     @property
     def label(self) -> str:
+        if self.metric in IN_WORDS:
+            return IN_WORDS[self.metric]
         field = self.metric.removeprefix(OVERLAPS)
         words = f"overlap {field}" if self.metric.startswith(OVERLAPS) else field.replace("_", " ")
         return f"${_LATEX[field]}$ ({words})" if field in _LATEX else words
@@ -199,12 +202,13 @@ def read(study: Plottable, metric: str | None) -> Data:
 
 def _available(result: Result) -> list[str]:
     overlaps = [OVERLAPS + name for name, _ in result.overlaps.items()] if result.overlaps is not None else []
-    return [*[name for name, value in result.metrics.items() if isinstance(value, Estimate)], *overlaps]
+    metrics = [name for name, value in result.metrics.items() if isinstance(value, Estimate)]
+    return [*metrics, *overlaps, *derived(result)]
 
 
 def estimate_of(result: Result, metric: str) -> Estimate | None:
     if not metric.startswith(OVERLAPS):
-        found = result.metrics.get(metric)
+        found = result.metrics[metric] if metric in result.metrics else derived(result).get(metric)
         return found if isinstance(found, Estimate) else None
     name = metric.removeprefix(OVERLAPS)
     values = dict(result.overlaps.items()) if result.overlaps is not None else {}

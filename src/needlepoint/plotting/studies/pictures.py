@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from needlepoint.core.errors import InvalidParameter, shown
+from needlepoint.plotting.contest import plot_contest
 from needlepoint.plotting.studies.curves import draw_curves
 from needlepoint.plotting.studies.data import Plottable, read
 from needlepoint.plotting.studies.maps import draw_maps
 from needlepoint.plotting.style import saved, styled
+from needlepoint.studies.verdicts import Contest
 
 KINDS, SUFFIXES = ("curves", "map"), (".png", ".pdf", ".svg")
 
@@ -30,7 +32,8 @@ def plot(
 ) -> Any:
     """Return a picture of one metric of a study, and save it if `path` is given.
 
-    metric  metric, or overlap such as "overlaps.key"; None is the risk on clean labels ("excess_risk", or "clean_risk"
+    metric  metric, overlap such as "overlaps.key", chosen penalty such as "resolved.lam_key", or share of runs by their
+            end such as "share_swapped"; None is the risk on clean labels ("excess_risk", or "clean_risk"
             on the attention-indexed model)
     x, y    swept paths of the axes, or the last parts of them; None chooses the numeric ones with most values
     kind    "curves" draws the metric against `x`, with training points and their z-scores, one curve for each
@@ -43,6 +46,8 @@ def plot(
     Points that did not converge are marked, never left out.
     """
     target = picture_path(path)
+    if isinstance(study, Contest):
+        return plot_contest(study, ax=ax, path=target)
     if kind not in (None, *KINDS):
         raise InvalidParameter(
             f"plot(kind={shown(kind)}): kind must be 'curves', 'map' or None (chosen from the study)."

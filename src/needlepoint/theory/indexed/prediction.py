@@ -15,7 +15,7 @@ from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.options import PredictionOptions
 from needlepoint.core.overlaps import IndexedOverlaps
-from needlepoint.core.results import Measurement, Prediction, Progress, silent
+from needlepoint.core.results import UNSOLVED, Measurement, Prediction, Progress, silent
 from needlepoint.core.status import Status
 from needlepoint.learners import Ridge
 from needlepoint.models.attention import DirectAttention, TiedAttention
@@ -52,7 +52,7 @@ def predict_indexed(task: AttentionIndexed, model: Model, learner: Ridge, option
     resolved, notes = learner, ()
     if isinstance(learner.lam, str):
         lam, notes = best_penalty(task, model, learner, options)
-        resolved = learner.replace(lam=lam)
+        resolved = learner.replace(lam=lam, common=False)
     found = _solved(task, model, resolved.alpha, unit(model) * resolved.penalties[0], options)
     return _prediction(task, model, learner, resolved, options, found, notes)
 
@@ -65,7 +65,7 @@ def realise_indexed(
 ) -> dict[str, np.ndarray]:
     """Return the predicted numbers for every repeat, (repeats,) each: at the eigenvalues that its target has, and with
     its whole number of sequences over d^2. Both change the prediction by little, so that a coarse rule of integration
-    is enough for the difference."""
+    is enough for the difference. Empty where the equations of a target are not solved: the limit stands for it."""
     task, model, learner = prediction.resolved or (prediction.task, prediction.model, prediction.learner)
     assert isinstance(task, AttentionIndexed)
     assert isinstance(model, TiedAttention | DirectAttention)
@@ -81,6 +81,8 @@ def realise_indexed(
     assert isinstance(prediction.overlaps, IndexedOverlaps)
     assert prediction.spectrum is not None
     limit = _solved(task, model, learner.alpha, penalty, options, level=ACCURACY.realised)
+    if limit.status in UNSOLVED:
+        return {}
     coarse = numbers(limit.value, _spectrum(task, model, limit))
     fine = {name: prediction.metrics[name].value for name in METRICS}
     fine |= {"m": prediction.overlaps.m, "q": prediction.overlaps.q, **_groups(prediction.spectrum, d)}
@@ -91,6 +93,10 @@ def realise_indexed(
         own = task.replace(target=Eigenvalues(values))
         alpha = round(learner.alpha * d * d) / d**2
         near = _solved(own, model, alpha, penalty, options, limit, ACCURACY.realised)
+        if near.status in UNSOLVED:  # the limit was too far away to begin from
+            near = _solved(own, model, alpha, penalty, options, level=ACCURACY.realised)
+        if near.status in UNSOLVED:
+            return {}
         mine = numbers(near.value, _spectrum(own, model, near))
         found[values] = {name: fine[name] + mine[name] - coarse[name] for name in fine}
     return {name: np.array([found[values][name] for values in targets]) for name in fine}
@@ -167,8 +173,10 @@ def best_penalty(
         found = solve(
             task, model, alpha, unit(model) * math.exp(log_lam), tol=ACCURACY.prediction_rough, seed=options.seed
         )
-        return found.value.test
+        # a point that is not solved must not win: nothing costs more than learning nothing does
+        return found.value.test if found.status not in UNSOLVED else nothing
 
+    nothing = 10 * _scales(task, alpha)["risk"]
     low, high = (math.log(x / unit(model)) for x in ACCURACY.penalties)
     found: Any = optimize.minimize_scalar(risk, bounds=(low, high), method="bounded", options={"xatol": 0.02})
     at_the_end = min(found.x - low, high - found.x) < 0.1

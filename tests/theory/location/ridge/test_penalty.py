@@ -128,6 +128,20 @@ def test_one_penalty_cannot_be_better_than_two():
 
 
 @pytest.mark.exact
+def test_the_scale_of_an_activation_is_a_penalty():
+    # scores twice as steep are those of a key twice as long: one model, at four times the penalty on it
+    plain, steep = (
+        ndl.predict(SPIKED, ndl.KeyValueAttention(ndl.Erf(scale, offset=1.0)), ndl.Ridge(4.0, "optimal"))
+        for scale in (1.0, 2.0)
+    )
+    assert abs(plain.excess_risk.value - steep.excess_risk.value) <= plain.excess_risk.error + steep.excess_risk.error
+    (key, value), (steep_key, steep_value) = (p.resolved[2].penalties for p in (plain, steep))
+    # each is known to a factor of 1.1 or so
+    assert math.log(steep_key / key) == pytest.approx(math.log(4), abs=0.3)
+    assert math.log(steep_value / value) == pytest.approx(0, abs=0.3)
+
+
+@pytest.mark.exact
 def test_a_penalty_without_a_minimum_ends_at_the_bound_and_says_so():
     # labels without noise of a place that is sure to be found: the weaker the penalty on the key, the better
     found = ndl.predict(ndl.MaxSLR(2, math.inf), SOFTMAX, ndl.Ridge(5.0, "optimal"), throw=False)

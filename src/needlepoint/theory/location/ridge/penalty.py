@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, field, replace
 
@@ -136,13 +137,15 @@ class Search:
         self._count()
         found = equations.solve(start, ACCURACY.penalty_settled, for_all(slope), most=ACCURACY.penalty_steps)
         solved = _is_solved(found)
-        risks = [risk_at(equations, end)[0] if fine else math.nan for end, fine in zip(found.ahead, solved, strict=True)]
+        risks = [
+            risk_at(equations, end)[0] if fine else math.nan for end, fine in zip(found.ahead, solved, strict=True)
+        ]
         equations.forget()
         return np.array(risks), np.where(solved[:, None], found.ahead, start)
 
     def slopes(self, place: Place, level: int) -> np.ndarray:
-        """Return the gradient of the risk at a place for each of eight independent scramblings, (rows, k), without those
-        that have no solution nearby."""
+        """Return the gradient of the risk at a place for each of eight independent scramblings, (rows, k), without
+        those that have no solution nearby."""
         equations, known = self.equations(place.x, level, SCRAMBLES), _data(place)
         self._count()
         start = np.repeat(known.x[None], SCRAMBLES, axis=0)
@@ -218,7 +221,7 @@ def _starts(search: Search, grid: dict[float, Sensitivity], trail: Trail | None)
         return []
     best = min(places, key=lambda p: p.value)
     falling = [float(np.sum(p.gradient)) < 0 for p in places]
-    valleys = [i for i, (a, b) in enumerate(zip(falling, falling[1:], strict=False)) if a and not b]
+    valleys = [i for i, (a, b) in enumerate(itertools.pairwise(falling)) if a and not b]
     starts = [min(places[i : i + 2], key=lambda p: p.value) for i in valleys]
     if all(best is not start for start in starts):
         starts.append(best)

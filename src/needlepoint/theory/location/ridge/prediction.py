@@ -65,7 +65,7 @@ def at_best_penalties(
         )
         resolved = learner.replace(lam=best.penalties, common=False)
         found = branches(task, model, resolved, late, **(near if follows else {}))
-        known = replace(found[0], excess_risk=_raised(found[0].excess_risk, best.shortfall))
+        known = _raised(found[0], best.shortfall, tol)
         answer = prediction(task, model, learner, resolved, options, [known, *found[1:]], (*best.notes, *_known(best)))
         answers.append((answer, found[0], best.trail))
         if best.x is not None and np.max(np.abs(found[0].seed.x - best.x)) < ACCURACY.gap:
@@ -73,8 +73,14 @@ def at_best_penalties(
     return min(answers, key=lambda answer: (not answer[0].ok, answer[1].excess_risk.value))
 
 
-def _raised(estimate: Estimate, shortfall: float) -> Estimate:
-    return estimate if math.isinf(shortfall) else replace(estimate, error=estimate.error + shortfall)
+def _raised(solution: Solution, shortfall: float, tol: float) -> Solution:
+    """Return the solution with the shortfall added to the error of its risk. Its own tolerance was smaller than `tol`,
+    to leave room for that, so that it has converged if the sum is within `tol`."""
+    if math.isinf(shortfall):
+        return solution
+    risk = replace(solution.excess_risk, error=solution.excess_risk.error + shortfall)
+    enough = solution.status is Status.NOISE_LIMITED and risk.error <= tol
+    return replace(solution, excess_risk=risk, status=Status.CONVERGED if enough else solution.status)
 
 
 def _known(best: Best) -> tuple[str, ...]:
@@ -83,7 +89,9 @@ def _known(best: Best) -> tuple[str, ...]:
         return ("how far the risk at these penalties is above the least is not known: too few scramblings are solved.",)
     factors = " and ".join(f"{max(x, 1.01):.2f}" for x in best.factor)
     verb = "penalty is" if len(best.factor) == 1 else "penalties are"
-    return (f"the best {verb} known to a factor of {factors}; the risk is at most {best.shortfall:.1g} above the least.",)
+    return (
+        f"the best {verb} known to a factor of {factors}; the risk is at most {best.shortfall:.1g} above the least.",
+    )
 
 
 def branches(

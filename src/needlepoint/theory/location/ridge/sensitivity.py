@@ -1,6 +1,6 @@
-"""How the predicted risk of ridge training changes with the penalties: the fixed point of the equations, differentiated.
+"""How the predicted risk of ridge training changes with the penalties: derivatives of the fixed point.
 
-The derivatives cost one Jacobian of the map, which Newton's method has computed anyway.
+They cost one Jacobian of the map, because the penalties enter it explicitly.
 """
 
 from __future__ import annotations
