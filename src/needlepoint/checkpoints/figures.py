@@ -48,7 +48,7 @@ def _head_table(report: Any) -> tuple[list[str], list[list[Any]]]:
 
 def _spectra(name: str) -> Callable[..., Drawing]:
     def draw(_: Sequence[Any]) -> Drawing:
-        from needlepoint.plotting.heads import spectra_grid
+        from needlepoint.plotting.checkpoints.heads import spectra_grid
 
         report = _report(name)
         return Drawing(spectra_grid(report), {"heads": _head_table(report)})
@@ -58,7 +58,7 @@ def _spectra(name: str) -> Callable[..., Drawing]:
 
 def _maps(name: str) -> Callable[..., Drawing]:
     def draw(_: Sequence[Any]) -> Drawing:
-        from needlepoint.plotting.heads import head_maps
+        from needlepoint.plotting.checkpoints.heads import head_maps
 
         report = _report(name)
         return Drawing(head_maps(report), {"heads": _head_table(report)})
@@ -79,7 +79,7 @@ def manual_sentences() -> list[str]:
 def _losses(_: Sequence[Any]) -> Drawing:
     from needlepoint.checkpoints.cutting.truncation import truncation
     from needlepoint.checkpoints.reading.checkpoint import read_checkpoint
-    from needlepoint.plotting.heads import loss_panels
+    from needlepoint.plotting.checkpoints.losses import loss_panels
 
     text = manual_sentences()
     order = np.random.default_rng(1).permutation(len(text))[: sum(_SENTENCES.values())]
@@ -98,7 +98,7 @@ def _losses(_: Sequence[Any]) -> Drawing:
 def _probing(_: Sequence[Any]) -> Drawing:
     from needlepoint.checkpoints.probing.probe import PUBLISHED, probe
     from needlepoint.checkpoints.reading.checkpoint import read_checkpoint
-    from needlepoint.plotting.heads import probe_bars
+    from needlepoint.plotting.checkpoints.probes import probe_bars
 
     report = probe(read_checkpoint(place_of("minilm")), sentences=300)
     columns = ["layer", "pooling", "set", "share", "low", "high", "count"]
@@ -106,8 +106,8 @@ def _probing(_: Sequence[Any]) -> Drawing:
     return Drawing(probe_bars(report, PUBLISHED), {"accuracies": (columns, rows)})
 
 
-def _figure(name: str, title: str, paper: str, caption: str, draw: Callable[..., Drawing], cost: float) -> Figure:
-    return Figure(name, title, paper, caption, lambda _: (), draw, cost)
+def _figure(name: str, title: str, paper: str, caption: str, draw: Callable[..., Drawing]) -> Figure:
+    return Figure(name, title, paper, caption, lambda _: (), draw)
 
 
 REAL = {
@@ -119,7 +119,6 @@ REAL = {
             SPECTRA,
             "Singular values of every head's map over its fitted scale; the bulk of the product null is shaded.",
             _spectra("minilm"),
-            2.0,
         ),
         _figure(
             "real-spectra-decoder",
@@ -127,7 +126,6 @@ REAL = {
             SPECTRA,
             "As for MiniLM, with the gains of the norm folded in: outliers are the upper end of a wide spectrum.",
             _spectra("smollm2"),
-            5.0,
         ),
         _figure(
             "real-maps",
@@ -135,7 +133,6 @@ REAL = {
             SPECTRA,
             "The effective rank of each head over that of independent weights, and its number of outliers.",
             _maps("minilm"),
-            2.0,
         ),
         _figure(
             "real-losses",
@@ -143,7 +140,6 @@ REAL = {
             SPECTRA,
             f"Predicted and measured attention loss at rank 8, and measured losses at all ranks; text: {_TEXT}.",
             _losses,
-            8.0,
         ),
         _figure(
             "real-probing",
@@ -151,7 +147,6 @@ REAL = {
             PROBING,
             "Accuracies of linear probes with 95 % intervals, beside the published bars of another model (BERT).",
             _probing,
-            12.0,
         ),
     )
 }

@@ -65,7 +65,7 @@ def heads(
     if out is not None:
         _write_heads(out, report)
     if plot is not None:
-        from needlepoint.plotting.heads import spectra_grid
+        from needlepoint.plotting.checkpoints.heads import spectra_grid
 
         spectra_grid(report).savefig(plot, dpi=160)
     if as_json:
@@ -149,7 +149,7 @@ def truncate(
     if write is not None:
         said.append(cut.write(write, ranks, factors=factors))
     if plot is not None:
-        from needlepoint.plotting.heads import loss_panels
+        from needlepoint.plotting.checkpoints.losses import loss_panels
 
         loss_panels(cut, effect, ranks).savefig(plot, dpi=160)
     if as_json:
@@ -215,7 +215,7 @@ def probe(
     report = ndl.probe(checkpoint, data=data, sentences=sentences or None, seed=seed)
     if plot is not None:
         from needlepoint.checkpoints.probing.probe import PUBLISHED
-        from needlepoint.plotting.heads import probe_bars
+        from needlepoint.plotting.checkpoints.probes import probe_bars
 
         probe_bars(report, None if report.own_data else PUBLISHED).savefig(plot, dpi=160)
     if as_json:

@@ -196,7 +196,7 @@ def test_an_extra_that_is_missing_is_named(tmp_path, monkeypatch):
 def test_weights_of_zero_have_no_spectrum_to_compare(tmp_path):
     """A head that was pruned to zeros is reported as such, in Python, as a document and as a picture."""
     from needlepoint.checkpoints.reading.writing import entry, write_safetensors
-    from needlepoint.plotting.heads import spectra_grid
+    from needlepoint.plotting.checkpoints.heads import spectra_grid
 
     folder = tiny_checkpoint(tmp_path, "llama")
     tensors = raw_tensors(folder / "model.safetensors")

@@ -6,7 +6,9 @@ import pytest
 import needlepoint as ndl
 from needlepoint.checkpoints.examples import tiny_checkpoint
 from needlepoint.checkpoints.probing.probe import PUBLISHED
-from needlepoint.plotting.heads import head_maps, loss_panels, probe_bars, spectra_grid
+from needlepoint.plotting.checkpoints.heads import head_maps, spectra_grid
+from needlepoint.plotting.checkpoints.losses import loss_panels
+from needlepoint.plotting.checkpoints.probes import probe_bars
 
 TEXT = "The old man walked to the harbour. She read a long letter on the train. It was very nice in our city. " * 20
 
