@@ -9,6 +9,8 @@ from needlepoint.checkpoints.cutting.texts import sentences
 
 
 def _plain(sentence):
+    if not sentence.isascii() or "@" in sentence or "://" in sentence:  # other languages, lists of names, addresses
+        return False
     words = sentence.split()
     letters = sum(c.isalpha() or c == " " for c in sentence)
     capitals = sum(c.isupper() for c in sentence)
