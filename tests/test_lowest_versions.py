@@ -12,7 +12,7 @@ from waiting import program
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-EXTRAS = ("tables", "dask", "docs")
+EXTRAS = ("tables", "dask", "docs", "checkpoints")
 # what the tests need besides; the others of the development tools check the text and not the package
 TOOLS = ("pytest", "hypothesis")
 PART = ("tests/core", "tests/studies/storage/test_store.py", "tests/studies/test_study.py", "tests/cli/test_app.py")

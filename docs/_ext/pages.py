@@ -59,6 +59,14 @@ GROUPS = (
         first=("sweep", "Study", "open_study", "Simulation", "Refine"),
     ),
     Group(
+        "checkpoints",
+        "Real transformers",
+        ("checkpoints",),
+        "What the theory says about weights that people have. [How to use it](../real-models.md), and "
+        "[what cannot be concluded](../real-models-limits.md).",
+        first=("read_checkpoint", "heads", "truncation", "probe"),
+    ),
+    Group(
         "infinite-data",
         "Statements at infinite data",
         ("theory.location", "theory.location.population"),

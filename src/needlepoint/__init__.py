@@ -15,6 +15,10 @@ from needlepoint.core.text.drawing import draw_with as _draw_with
 
 if TYPE_CHECKING:
     __version__: str
+    from needlepoint.checkpoints.cutting.truncation import truncation as truncation
+    from needlepoint.checkpoints.heads.report import heads as heads
+    from needlepoint.checkpoints.probing.probe import probe as probe
+    from needlepoint.checkpoints.reading.checkpoint import read_checkpoint as read_checkpoint
     from needlepoint.core.answers.comparison import Comparison as Comparison
     from needlepoint.core.answers.spectra import Spectrum as Spectrum
     from needlepoint.core.answers.spectra import TrainedSpectrum as TrainedSpectrum
@@ -99,6 +103,10 @@ if TYPE_CHECKING:
     from needlepoint.theory.predicting import predict as predict
 
 _HOMES = {
+    "checkpoints.cutting.truncation": ("truncation",),
+    "checkpoints.heads.report": ("heads",),
+    "checkpoints.probing.probe": ("probe",),
+    "checkpoints.reading.checkpoint": ("read_checkpoint",),
     "core.answers.comparison": ("Comparison",),
     "core.answers.spectra": ("Spectrum", "TrainedSpectrum"),
     "core.caching": ("use_cache",),

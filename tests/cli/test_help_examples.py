@@ -11,6 +11,7 @@ import pytest
 import typer.main
 
 import needlepoint as ndl
+from needlepoint.checkpoints.examples import tiny_checkpoint
 from needlepoint.cli import run
 from needlepoint.cli.app import app
 from needlepoint.cli.examples import EXAMPLES
@@ -35,6 +36,10 @@ learner = "Population()"
 [over]
 "task.snr" = [1, 2]
 """,
+    "words.txt": "The old man walked to the harbour. She read a long letter on the train. It was very nice. " * 60,
+    "other.txt": "A cat is in the house. Good evening, how are you? " * 20,
+    "labels.csv": "text,label\n"
+    + "".join(f"a {w} is {a},{a}\n" for w in ("dog", "cat", "man") for a in ("nice", "mean")),
     "mine.py": """
 import jax.numpy as jnp
 import needlepoint as ndl
@@ -77,6 +82,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
+    tiny_checkpoint(tmp_path, "bert").rename(tmp_path / "my-model")
     yield tmp_path
     sys.modules.pop("mine", None)
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from needlepoint.cli.catalogue import learners, models, tasks
+from needlepoint.cli.checkpoints import heads, probe, truncate
 from needlepoint.cli.contest import contest
 from needlepoint.cli.examples import below
 from needlepoint.cli.figures import cite, figures, reproduce
@@ -103,6 +104,9 @@ for command in (
     spectrum,
     figures,
     reproduce,
+    heads,
+    truncate,
+    probe,
     tasks,
     models,
     learners,

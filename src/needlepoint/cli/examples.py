@@ -1,7 +1,8 @@
 """Examples that stand below the help of each command; the suite runs every one of them.
 
 Files that they name are as in docs/quickstart.md: `run.toml` has a question, `study.toml` a study, and `mine.py` an
-activation called `mine`.
+activation called `mine`; `my-model` is the folder of a checkpoint, `words.txt` and `other.txt` are texts, and
+`labels.csv` has labelled sentences.
 """
 
 from __future__ import annotations
@@ -61,6 +62,23 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'needlepoint spectrum --task "AttentionIndexed(1, Wishart(0.5), noise_var=0.5)" --model "TiedAttention()" \\\n'
         '    --learner "Ridge(alpha=0.5, lam=0.05)" --d 8 --plot spectrum.png --csv density.csv',
         "needlepoint spectrum --spec indexed.toml --set task.noise_var=0.1 --seed 1 --json",
+    ),
+    "heads": (
+        "needlepoint heads my-model --layer 0 --head 1 --plot heads.png --out heads.csv",
+        "needlepoint heads my-model --law tied --level 0.999 --follow-links --json",
+        "needlepoint heads my-model/model.safetensors --heads 4 --key-heads 4 \\\n"
+        "    --name query=encoder.layer.{layer}.attention.self.query \\\n"
+        "    --name key=encoder.layer.{layer}.attention.self.key",
+    ),
+    "truncate": (
+        "needlepoint truncate my-model --text words.txt --budget 4 --write cut.safetensors --plot losses.png",
+        "needlepoint truncate my-model --text words.txt --test other.txt --loss 0.01 --follow-links --json",
+        "needlepoint truncate my-model --text words.txt --rank 4 --write small.safetensors --factors \\\n"
+        "    --heads 4 --key-heads 4",
+    ),
+    "probe": (
+        "needlepoint probe my-model --sentences 40 --seed 1 --plot bars.png",
+        "needlepoint probe my-model --data labels.csv --heads 4 --follow-links --json",
     ),
     "tasks": ("needlepoint tasks", "needlepoint tasks --json"),
     "models": ("needlepoint models", "needlepoint models --json"),

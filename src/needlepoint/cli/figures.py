@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,11 +12,13 @@ import typer
 
 from needlepoint.cli.interrupts import interruptible
 from needlepoint.cli.options import NOT_CONVERGED, Address, AsJson, Memory, Workers
+from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.text.jsonio import dumps
 
 if TYPE_CHECKING:
     from needlepoint.cli.watching import Watch
     from needlepoint.core.answers.comparison import Row
+    from needlepoint.papers.figures import Figure
     from needlepoint.papers.runner import Reproduced
     from needlepoint.papers.work import Queue
     from needlepoint.studies.execution.executors import Executor
@@ -23,9 +26,11 @@ if TYPE_CHECKING:
 
 def figures(as_json: AsJson = False) -> None:
     """The figures that `reproduce` draws."""
+    from needlepoint.checkpoints.figures import REAL
     from needlepoint.papers.figures import figures as registered
 
-    rows = [{"id": f.id, "paper": f.paper, "title": f.title, "caption": f.caption} for f in registered().values()]
+    every = [*registered().values(), *REAL.values()]
+    rows = [{"id": f.id, "paper": f.paper, "title": f.title, "caption": f.caption} for f in every]
     if as_json:
         print(dumps(rows))
         return
@@ -70,7 +75,8 @@ def reproduce(
     from needlepoint.papers.figures import figure, headlines_first
     from needlepoint.papers.figures import figures as registered
 
-    wanted = [figure(name) for name in dict.fromkeys(ids or headlines_first(registered()))]
+    ids, real = _apart(ids)
+    wanted = [figure(name) for name in dict.fromkeys(ids if ids is not None else headlines_first(registered()))]
     from needlepoint.cli.drawing import Drawer, write_pages
     from needlepoint.cli.watching import Watch, watched
     from needlepoint.papers.folder import everything, strangers
@@ -103,8 +109,9 @@ def reproduce(
 
             with started(chosen), Drawer(kept, out, every, tell) as drawer:
                 compute_all(queue, store, chosen, drawer.draw, stored)
-        done = sorted(drawer.done, key=lambda one: wanted.index(one.figure))
-        write_pages(out, everything(store, every, out, done), strangers(store, every))
+        done = sorted(drawer.done, key=lambda one: wanted.index(one.figure)) + _real_figures(real, out)
+        shown = everything(store, every, out, done) + [one for one in done if one.figure in real]
+        write_pages(out, shown, strangers(store, every))
     files = [str(f) for r in done for f in r.files] + [str(out / "agreement.csv"), str(out / "report.html")]
     if as_json:
         rows = [{"figure": r.figure.id, **vars(row)} for r in done for row in r.agreement]
@@ -115,6 +122,39 @@ def reproduce(
         print("\n".join(files))
     if any(r.troubles for r in done):
         raise typer.Exit(NOT_CONVERGED)
+
+
+def _apart(ids: list[str] | None) -> tuple[list[str] | None, list[Figure]]:
+    """Return the ids of computed figures (None: all) and the figures of real models among those asked for.
+
+    Of all figures, those whose model is not there are left out with a sentence; one that is named is refused."""
+    from needlepoint.checkpoints.figures import REAL, missing
+
+    if not ids:
+        found = []
+        for one in REAL.values():
+            if why := missing(one):
+                print(f"{one.id} is skipped: {why}", file=sys.stderr)
+            else:
+                found.append(one)
+        return None, found
+    named = [REAL[name] for name in dict.fromkeys(ids) if name in REAL]
+    for one in named:
+        if why := missing(one):
+            raise InvalidParameter(f"{one.id} cannot be drawn: {why}.")
+    return [name for name in ids if name not in REAL], named
+
+
+def _real_figures(wanted: list[Figure], out: Path) -> list[Reproduced]:
+    from needlepoint.checkpoints.figures import draw_real
+    from needlepoint.papers.runner import Reproduced
+
+    found = []
+    for one in wanted:
+        files, seconds = draw_real(one, out)
+        print(f"{one.id}: {seconds:.1f} s", file=sys.stderr)
+        found.append(Reproduced(one, files, (), (), seconds))
+    return found
 
 
 def _executor(name: str | None, queue: Queue, **options: Any) -> Executor:
