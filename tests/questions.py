@@ -36,6 +36,11 @@ class Question:
     def specs(self) -> tuple[Any, Any, Any]:
         return self.task, self.model, self.learner
 
+    @property
+    def status(self) -> ndl.Status:
+        """What an answer is: a run that did its steps is not said to have converged."""
+        return ndl.Status.FINISHED if hasattr(self.learner, "record_every") else ndl.Status.CONVERGED
+
 
 QUESTIONS = {
     # the optimum at infinite data

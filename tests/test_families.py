@@ -14,6 +14,7 @@ import pytest
 import needlepoint as ndl
 from needlepoint.core import dispatch, specs
 from needlepoint.core.results import Measurement, mean_estimate
+from needlepoint.core.text.digits import with_error
 from needlepoint.papers.figures import Drawing, Figure, Point
 from needlepoint.papers.report import write_report
 from needlepoint.papers.runner import reproduce, write_agreement
@@ -70,11 +71,11 @@ def bits(value):
 
 def test_every_place_has_its_prediction_and_its_measurement(study, points, question):
     assert study.failures() == []
-    assert study.store.counts() == {("done", "CONVERGED"): 2 + 2 * REPEATS}
+    assert study.store.counts() == {("done", question.status.name): 2 + 2 * REPEATS}
     for point in points:
-        assert (point.prediction.status, point.message) == (ndl.Status.CONVERGED, "")
+        assert (point.prediction.status, point.message) == (question.status, "")
         (m,) = point.measurements
-        assert (m.status, m.d, m.repeats) == (ndl.Status.CONVERGED, question.simulation["d"], REPEATS)
+        assert (m.status, m.d, m.repeats) == (question.status, question.simulation["d"], REPEATS)
         assert "risk" in m.metrics
         assert all(e.finite for e in m.metrics.values())
 
@@ -231,7 +232,7 @@ def test_a_figure_of_it_is_reproduced_and_reported(question, tmp_path):
     ]
 
     def draw(records):
-        assert [r.result.status for r in records] == [ndl.Status.CONVERGED] * 2
+        assert [r.result.status for r in records] == [question.status] * 2
         return Drawing(Picture(), {"risk": (["risk"], [[r.result.risk.value] for r in records])})
 
     figure = Figure("family", "A family", "2410.01537", "Theory and training.", lambda _: asked, draw)
@@ -242,7 +243,7 @@ def test_a_figure_of_it_is_reproduced_and_reported(question, tmp_path):
     write_report(tmp_path / "report.html", [done], "0")
     page = (tmp_path / "report.html").read_text()
     for row in done.agreement:
-        assert f"{row.measured:.6g}" in page
+        assert with_error(row.measured, row.measured_error) in page
 
 
 # --- cite ----------------------------------------------------------------------------------------
@@ -261,13 +262,16 @@ def test_what_to_cite_follows_the_question(study, points, question):
 
 
 @pytest.mark.usefixtures("study")
-def test_the_command_line_asks_the_same(file, call, document, points, tmp_path):
+def test_the_command_line_asks_the_same(file, call, document, points, question, tmp_path):
     store = file.with_suffix(".sqlite")
     found = document("sweep", file)
     assert (found["done"], found["reused"], found["failed"]) == (8, 8, 0)  # the same ids: nothing is computed
     assert found["largest_z"] == max(p.comparison.worst for p in points)
     shown = document("study", "show", store)
-    assert (shown["failures"], shown["counts"]) == ([], [{"state": "done", "status": "CONVERGED", "points": 8}])
+    assert (shown["failures"], shown["counts"]) == (
+        [],
+        [{"state": "done", "status": question.status.name, "points": 8}],
+    )
     assert document("study", "retry", store)["reused"] == 8
     (row,) = document("study", "ls", file.parent)
     assert (row["done"], row["failed"]) == (8, 0)
@@ -281,7 +285,7 @@ def test_predict_and_compare_on_the_command_line(question, document, points, tmp
     words = [w for name, s in zip(names, question.specs, strict=True) if s is not None for w in (name, repr(s))]
     sizes = ("--d", question.simulation["d"], "--repeats", REPEATS, "--samples", question.simulation["samples"])
     found = document("compare", *words, *sizes, "--plot", tmp_path / "picture.svg")
-    assert found["prediction"]["status"] == "CONVERGED"
+    assert found["prediction"]["status"] == question.status.name
     assert {row["metric"] for row in found["comparison"]["rows"]} == {r.metric for r in points[0].comparison.rows}
     measured = document("predict", *words)
     assert measured["metrics"] == found["prediction"]["metrics"]

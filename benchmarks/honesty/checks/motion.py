@@ -35,7 +35,7 @@ def draw_flow(index: int) -> Question:
 
 def compare_flow(question: Question, found: Any) -> Iterable[Row]:
     task, model, learner = question.parts
-    if found.status is not ndl.Status.CONVERGED:
+    if not found.status.ok:
         return []
     fine, coarse = (
         vectors.flow(task, model.activation, learner.start, learner.time, reach, rtol)

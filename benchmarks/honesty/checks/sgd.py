@@ -86,7 +86,7 @@ def draw_limit(index: int) -> Question:
 
 def compare_limit(question: Question, found: Any) -> Iterable[Row]:
     task, model, learner = question.parts
-    if found.status is not ndl.Status.CONVERGED:
+    if not found.status.ok:
         return []
     fine, coarse = (diffusion.end(task, model.activation, learner, n, r) for n, r in ((12, 1e-10), (9, 1e-8)))
     known = {n: (x, abs(x - coarse[n]) + 1e-12 * (1 + abs(x))) for n, x in fine.items()}

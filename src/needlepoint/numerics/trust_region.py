@@ -145,5 +145,9 @@ def possible_gain(
 ) -> float:
     """Return by how much the function may fall below its value here within the box [low, high] of steps, if every
     component of the gradient is off by at most `error`: the worst of the 2^k corners."""
-    signs = itertools.product((-1.0, 1.0), repeat=gradient.size)
-    return max(-least_in_box(gradient + np.array(s) * error, curvature, low, high)[1] for s in signs)
+    return max(-least_in_box(gradient + s * error, curvature, low, high)[1] for s in signs(gradient.size))
+
+
+def signs(size: int) -> list[np.ndarray]:
+    """Return the 2^size corners of the box from -1 to 1, (size,) each."""
+    return [np.array(corner) for corner in itertools.product((-1.0, 1.0), repeat=size)]

@@ -47,6 +47,8 @@ def test_it_exports_the_same_table(store, tmp_path):
     with ndl.open_study(store, readonly=True) as study:
         study.to_csv(tmp_path / "table.csv")
     now, before = (read(path) for path in (tmp_path / "table.csv", STORES / f"{store.stem}.csv"))
+    new = {name for name in now[0] if "share_" in name}  # columns that were added since
+    now = [{name: text for name, text in row.items() if name not in new} for row in now]
     assert [list(row) for row in now] == [list(row) for row in before]
     for a, b in zip(now, before, strict=True):
         if "learner.lr" in b:

@@ -316,7 +316,7 @@ def test_known_teachers_are_the_limit_of_the_max_task():
         (lambda: bayes_branches(ndl.MaxSLR(500, 2, noise=0.1), 1.0), ndl.NoTheory, "up to 200"),
         (lambda: bayes_branches(TASK, 1e-6), ndl.NoTheory, "take a larger alpha"),
         (lambda: bayes_branches(TASK, -1.0), ndl.InvalidParameter, "alpha must be > 0"),
-        (lambda: bayes_branches(ndl.Population(), 1.0), ndl.NoTheory, "SpikedSLR and MaxSLR"),
+        (lambda: bayes_branches(ndl.Population(), 1.0), ndl.InvalidParameter, "a learner, not a task"),
     ],
 )
 def test_bad_input_is_one_sentence(question, error, phrase):

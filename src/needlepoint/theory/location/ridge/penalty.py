@@ -12,7 +12,7 @@ from needlepoint.core.results import Progress, silent
 from needlepoint.learners import Ridge
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.fixed_points import FixedPoints
-from needlepoint.numerics.trust_region import Descent, Place, descend, learned, least_in_box, possible_gain
+from needlepoint.numerics.trust_region import Descent, Place, descend, learned, least_in_box, possible_gain, signs
 from needlepoint.tasks.single_location import SingleLocation
 from needlepoint.theory.location.ridge.accuracy import ACCURACY
 from needlepoint.theory.location.ridge.branches import APART, starts_of
@@ -276,7 +276,7 @@ def _checked(search: Search, end: Descent, tol: float, grid: dict[float, Sensiti
         box = np.maximum(low - place.x, -1.0), np.minimum(high - place.x, 1.0)
         gain = possible_gain(gradient, error, curvature, *box)
         noise = possible_gain(np.zeros_like(gradient), error, curvature, *box)
-        corners = [least_in_box(gradient + s * error, curvature, *box)[0] for s in _signs(place.x.size)]
+        corners = [least_in_box(gradient + s * error, curvature, *box)[0] for s in signs(place.x.size)]
         off = np.max(np.abs(corners), axis=0)
         step, _ = least_in_box(gradient, curvature, *box)
         place = replace(place, x=place.x + step, data=replace(_data(place), x=_ahead(search, place, step)))
@@ -336,10 +336,6 @@ def _ahead(search: Search, place: Place, step: np.ndarray) -> np.ndarray:
     """Return where the fixed point (6,) moves, to first order, if the penalties move by `step` (k,)."""
     known = _data(place)
     return known.x + np.clip(known.moves @ (search.axes @ step), -ACCURACY.trend, ACCURACY.trend)
-
-
-def _signs(size: int) -> list[np.ndarray]:
-    return [2.0 * np.array(s) - 1.0 for s in np.ndindex(*(2,) * size)]
 
 
 def _middle(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
