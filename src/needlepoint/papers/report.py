@@ -19,7 +19,7 @@ from needlepoint.papers.citations import PAPERS
 from needlepoint.papers.runner import Agreement, Reproduced, judged, replacing
 from needlepoint.papers.trends import AGREES, FAR, FLAGGED, OPEN, SIZE, WORDS, WRONG, Verdict
 
-COLOURS = 64
+COLOURS = 40
 """Colours of a picture in the page; the files beside it have all of them. A page of all figures stays below 2 MB."""
 
 _CLASS = {AGREES: "agrees", SIZE: "size", OPEN: "undecided", FLAGGED: "flagged", WRONG: "disagrees"}
