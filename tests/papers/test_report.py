@@ -273,7 +273,7 @@ def test_both_sizes_are_covered_and_nothing_twice(tmp_path, capsys):
     assert run(["reproduce", "tiny", "--out", str(tmp_path)]) == 0
     assert run(["reproduce", "tiny", "--full", "--out", str(tmp_path)]) == 0
     sections, rows, page = pages(tmp_path)
-    assert sections == ["tiny", "tiny"]
+    assert sections == ["tiny", "tiny-quick"]
     assert rows == {"tiny": 8}  # four repeats and eight; the other figure has nothing of its own
     assert len(page.of("img")) == 1  # the file has the picture of the full size
     assert "full and quick size" in page.text
