@@ -108,12 +108,12 @@ class Truncation:
         """Return the losses of all heads as plain values."""
         names = ("layer", "head", "values", "response", "predicted", "ranks", "attention", "output")
         rows = [{name: getattr(one, name) for name in names} for one in self.heads]
-        return plain({"name": self.checkpoint.path.name, "calibration_tokens": self.tokens, "heads": rows})
+        return plain({"name": self.checkpoint.name, "calibration_tokens": self.tokens, "heads": rows})
 
     def __repr__(self) -> str:
         held = sum(len(s) for s in self.held_out)
         return (
-            f"Truncation({self.checkpoint.path.name}: {len(self.heads)} heads, {self.tokens:,} calibration tokens, "
+            f"Truncation({self.checkpoint.name}: {len(self.heads)} heads, {self.tokens:,} calibration tokens, "
             f"{held:,} held out)"
         )
 

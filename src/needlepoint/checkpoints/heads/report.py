@@ -180,7 +180,7 @@ def heads(
     first = wanted[0][0]
     numbers = null_numbers(first.head_width, first.width, level)
     skipped = tuple((s.where, s.reason) for s in checkpoint.skipped)
-    return HeadsReport(checkpoint.path.name, tuple(found), numbers, checkpoint.assumptions, skipped)
+    return HeadsReport(checkpoint.name, tuple(found), numbers, checkpoint.assumptions, skipped)
 
 
 def _turning(checkpoint: Checkpoint, layer: int, p: int) -> tuple[int, float, str] | None:

@@ -133,7 +133,7 @@ def probe(
     said = ["Intervals are Wilson's 95 % for independent sentences; sentences that share words are less than that."]
     if data is None:
         said.append("Published bars are bert-base-uncased's with [CLS]: another model's numbers, not a target.")
-    return ProbeReport(checkpoint.path.name, tuple(rows), data is not None, tuple(said))
+    return ProbeReport(checkpoint.name, tuple(rows), data is not None, tuple(said))
 
 
 def _sets(data: Any, rng: np.random.Generator) -> dict[str, list[Example]]:

@@ -67,12 +67,18 @@ class Checkpoint:
     assumptions: tuple[str, ...]
     opened: Opened
 
+    @property
+    def name(self) -> str:
+        """Return the name of the file or folder, with the folder above it where many models are called so."""
+        own = self.path.name
+        return f"{self.path.resolve().parent.name}/{own}" if self.path.stem == "model" else own
+
     def __repr__(self) -> str:
         first = self.layers[0]
         shared = "" if first.key_heads == first.heads else f" on {first.key_heads} key heads"
         more = f", {len(self.skipped)} skipped" if self.skipped else ""
         return (
-            f"Checkpoint({self.path.name}: {self.family.name}, {len(self.layers)} layers x {first.heads} heads{shared}"
+            f"Checkpoint({self.name}: {self.family.name}, {len(self.layers)} layers x {first.heads} heads{shared}"
             f", d = {first.width}, p = {first.head_width}{more})"
         )
 

@@ -45,5 +45,5 @@ def loss_panels(cut: Any, effect: Any, ranks: Any) -> Figure:
     right.legend(loc="upper right")
     mean = np.mean(list(ranks.values()))
     told = f"cosine {effect.after:.3f}" if effect.kind == "cosine" else f"+{effect.after - effect.before:.3f} nats"
-    figure.suptitle(f"{cut.checkpoint.path.name}: mean rank {mean:.3g}, all heads cut: {told}", fontsize=10)
+    figure.suptitle(f"{cut.checkpoint.name}: mean rank {mean:.3g}, all heads cut: {told}", fontsize=10)
     return figure

@@ -33,6 +33,7 @@ def probe_bars(report: Any, published: dict[str, float] | None = None) -> Figure
             label = "another model's first state: BERT, published" if i == 0 else None
             axis.plot([i - 0.42, i - 0.42 + width], [published[name]] * 2, color=_GREEN, linewidth=2.0, label=label)
     axis.axhline(0.5, color=_GREY, linewidth=0.8, linestyle=":")
+    axis.set_axisbelow(True)
     axis.set_xticks(range(len(names)), [n.replace(" and ", "\nand ").replace(" embed", "\nembed") for n in names])
     axis.set(ylabel="accuracy of linear probes", ylim=(0.0, 1.05))
     axis.grid(axis="x", visible=False)
