@@ -11,7 +11,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from needlepoint.core.errors import InvalidParameter
-from needlepoint.plotting.style import COLOURS, Picture, styled
+from needlepoint.plotting.style import COLOURS, Picture, saved, styled
 from needlepoint.studies.verdicts import Contest, Entry
 
 _INK, _PALE = "#333333", "#9a9a9a"
@@ -40,14 +40,7 @@ def plot_contest(contest: Contest, *, ax: Any = None, path: Path | PathLike[str]
     if alone:
         text = "\n".join(textwrap.wrap(contest.verdict, 98))
         figure.suptitle(text, fontsize=8.5, x=0.01, ha="left", color=_INK)
-    if path is not None:
-        try:
-            figure.savefig(path, dpi=160)
-        except OSError as error:
-            raise InvalidParameter(
-                f"plot(path={str(path)!r}): cannot be written ({error.strerror or error})."
-            ) from None
-    return figure
+    return saved(figure, None if path is None else Path(path))
 
 
 def _rows(ax: Any, contest: Contest) -> None:
