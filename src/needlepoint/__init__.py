@@ -29,11 +29,16 @@ if TYPE_CHECKING:
     from needlepoint.core.errors import NoTheory as NoTheory
     from needlepoint.core.errors import UnknownName as UnknownName
     from needlepoint.core.estimates import Estimate as Estimate
+    from needlepoint.core.overlaps import FieldOverlaps as FieldOverlaps
     from needlepoint.core.overlaps import IndexedOverlaps as IndexedOverlaps
     from needlepoint.core.overlaps import Overlaps as Overlaps
     from needlepoint.core.results import Measurement as Measurement
     from needlepoint.core.results import Prediction as Prediction
     from needlepoint.core.results import Trajectory as Trajectory
+    from needlepoint.core.specs import count as count
+    from needlepoint.core.specs import nested as nested
+    from needlepoint.core.specs import real as real
+    from needlepoint.core.specs import spec as spec
     from needlepoint.core.status import Status as Status
     from needlepoint.learners import BayesOptimal as BayesOptimal
     from needlepoint.learners import GradientFlow as GradientFlow
@@ -41,14 +46,20 @@ if TYPE_CHECKING:
     from needlepoint.learners import Population as Population
     from needlepoint.learners import ProjectedDescent as ProjectedDescent
     from needlepoint.learners import Ridge as Ridge
+    from needlepoint.losses import Logistic as Logistic
+    from needlepoint.losses import Square as Square
     from needlepoint.models.activations import Erf as Erf
     from needlepoint.models.activations import Linear as Linear
     from needlepoint.models.activations import Softmax as Softmax
+    from needlepoint.models.activations import SoftmaxOne as SoftmaxOne
     from needlepoint.models.activations import Softplus as Softplus
     from needlepoint.models.attention import DirectAttention as DirectAttention
     from needlepoint.models.attention import KeyValueAttention as KeyValueAttention
     from needlepoint.models.attention import LinearRegression as LinearRegression
     from needlepoint.models.attention import TiedAttention as TiedAttention
+    from needlepoint.models.fields import FieldModel as FieldModel
+    from needlepoint.models.heads import MultiHead as MultiHead
+    from needlepoint.models.tied_columns import LowRankTied as LowRankTied
     from needlepoint.models.user_activations import activation as activation
     from needlepoint.papers.citations import cite as cite
     from needlepoint.plotting.results import plot as plot
@@ -64,6 +75,11 @@ if TYPE_CHECKING:
     from needlepoint.studies.sweeps import Simulation as Simulation
     from needlepoint.studies.verdicts import Contest as Contest
     from needlepoint.tasks.attention_indexed import AttentionIndexed as AttentionIndexed
+    from needlepoint.tasks.needles import Needles as Needles
+    from needlepoint.tasks.positional_semantic import PositionalSemantic as PositionalSemantic
+    from needlepoint.tasks.sequence import SequenceTask as SequenceTask
+    from needlepoint.tasks.several_relevant import SeveralSLR as SeveralSLR
+    from needlepoint.tasks.sign_labels import SignSLR as SignSLR
     from needlepoint.tasks.single_location import MaxSLR as MaxSLR
     from needlepoint.tasks.single_location import SpikedSLR as SpikedSLR
     from needlepoint.tasks.targets import Eigenvalues as Eigenvalues
@@ -112,12 +128,17 @@ _HOMES = {
     "core.caching": ("use_cache",),
     "core.errors": ("InvalidParameter", "NeedlepointError", "NoTheory", "NotConverged", "UnknownName"),
     "core.estimates": ("Estimate",),
-    "core.overlaps": ("IndexedOverlaps", "Overlaps"),
+    "core.overlaps": ("FieldOverlaps", "IndexedOverlaps", "Overlaps"),
     "core.results": ("Measurement", "Prediction", "Trajectory"),
+    "core.specs": ("count", "nested", "real", "spec"),
     "core.status": ("Status",),
     "learners": ("BayesOptimal", "GradientFlow", "OnlineSGD", "Population", "ProjectedDescent", "Ridge"),
-    "models.activations": ("Erf", "Linear", "Softmax", "Softplus"),
+    "losses": ("Logistic", "Square"),
+    "models.activations": ("Erf", "Linear", "Softmax", "SoftmaxOne", "Softplus"),
     "models.attention": ("DirectAttention", "KeyValueAttention", "LinearRegression", "TiedAttention"),
+    "models.fields": ("FieldModel",),
+    "models.heads": ("MultiHead",),
+    "models.tied_columns": ("LowRankTied",),
     "models.user_activations": ("activation",),
     "papers.citations": ("cite",),
     "plotting.results": ("plot",),
@@ -130,6 +151,11 @@ _HOMES = {
     "studies.sweeps": ("Simulation",),
     "studies.verdicts": ("Contest",),
     "tasks.attention_indexed": ("AttentionIndexed",),
+    "tasks.needles": ("Needles",),
+    "tasks.positional_semantic": ("PositionalSemantic",),
+    "tasks.sequence": ("SequenceTask",),
+    "tasks.several_relevant": ("SeveralSLR",),
+    "tasks.sign_labels": ("SignSLR",),
     "tasks.single_location": ("MaxSLR", "SpikedSLR"),
     "tasks.targets": ("Eigenvalues", "PowerLaw", "Wishart"),
     "theory.comparing": ("compare",),

@@ -10,6 +10,7 @@ import numpy as np
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.specs import Spec, choice, count, flag, nested, penalty, real, spec
+from needlepoint.losses import Loss, Square
 
 MOST_RECORDS = 10_000_000
 _SCHEDULE = "scale_t = scale / (1 + schedule * t) with t from 0"
@@ -57,7 +58,8 @@ class Ridge(Spec):
     `lam` is one penalty, the pair (lam_key, lam_value), or "optimal" (of the predicted risk): the best pair, or with
     `common=True` the best single penalty on both. `start` says from
     where the minimum is sought: "random", "informed" (the teachers), or "both", of which the lower one counts.
-    `algorithm` is how it is trained: "lbfgs", or "amp" (damped message passing).
+    `algorithm` is how it is trained: "lbfgs", or "amp" (damped message passing). `loss` is what an error costs,
+    `Square()` unless it is given.
 
     On the attention-indexed model n = alpha d^2, the errors are not halved, the one penalty is lam ||W||^2, or
     lam d ||S||^2 for direct attention (eq:indexed-energy), `common` changes nothing, and "adam" and, for one token,
@@ -74,6 +76,7 @@ class Ridge(Spec):
     start: str = choice("both", "random", "informed", default="both")
     algorithm: str = choice("lbfgs", "adam", "fista", "amp", default="lbfgs")
     common: bool = flag(default=False, later=True, why="it says whether key and value get one best penalty")
+    loss: Loss = nested("loss", default=Square(), later=True, why="it says what an error costs")
 
     def check(self) -> None:
         if self.common and not isinstance(self.lam, str):
@@ -87,7 +90,13 @@ class Ridge(Spec):
         """(lam_key, lam_value)."""
         if isinstance(self.lam, str):
             raise InvalidParameter(f"{self!r}: lam is not chosen yet; take predict(...).resolved.")
-        return self.lam if isinstance(self.lam, tuple) else (self.lam, self.lam)
+        if not isinstance(self.lam, tuple):
+            return (self.lam, self.lam)
+        if len(self.lam) != 2:
+            raise InvalidParameter(
+                f"{self!r}: this model has a key and a value; give one penalty, or the pair (key, value)."
+            )
+        return self.lam
 
 
 class Descent(Spec):

@@ -167,7 +167,8 @@ class Lengths(Kind):
 
 @dataclasses.dataclass(frozen=True)
 class Penalty(Kind):
-    """A penalty >= 0, a pair of them (on the key, on the value), or "optimal": chosen by the library."""
+    """A penalty >= 0, several of them (on the key, on the value; in general in the order of a model's columns), or
+    "optimal": chosen by the library."""
 
     why: str = ""
     lo: ClassVar[float] = 0.0
@@ -175,17 +176,20 @@ class Penalty(Kind):
     traced: ClassVar[bool] = True
     OPTIMAL: ClassVar[str] = "optimal"
 
-    def coerce(self, value: Any, where: str) -> float | tuple[float, float] | str:
+    def coerce(self, value: Any, where: str) -> float | tuple[float, ...] | str:
         if isinstance(value, str) and value == self.OPTIMAL:
             return self.OPTIMAL
-        admissible = "a number >= 0 and finite, a pair (key, value) of them, or 'optimal'"
+        admissible = (
+            "a number >= 0 and finite, a pair (key, value) of them (one for each kind of column the model has), or "
+            "'optimal'"
+        )
         number = Real(lo=0.0, largest=1e50, why=self.why)
         try:
             if isinstance(value, (tuple, list)):
-                key, value_ = (number.coerce(x, where) for x in cast("Sequence[Any]", value))
-                assert key is not None
-                assert value_ is not None
-                return key if key == value_ else (key, value_)
+                several = tuple(cast("float", number.coerce(x, where)) for x in cast("Sequence[Any]", value))
+                if len(several) < 2:
+                    raise ValueError
+                return several[0] if len(set(several)) == 1 else several
             one = number.coerce(value, where)
         except (InvalidParameter, ValueError):
             raise InvalidParameter(refusal(where, value, admissible, self.why)) from None
@@ -221,6 +225,26 @@ class Numbers(Kind):
 
     def to_json(self, value: Any) -> Any:
         return None if value is None else list(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class NamedNumbers(Kind):
+    """A finite number for each of some names, kept as sorted pairs."""
+
+    why: str = ""
+
+    def coerce(self, value: Any, where: str) -> tuple[tuple[str, float], ...]:
+        try:
+            pairs = cast("Mapping[Any, Any]", value).items() if isinstance(value, Mapping) else value
+            found = {name: float(x) + 0.0 for name, x in cast("Iterable[tuple[Any, Any]]", pairs)}
+            if not all(isinstance(name, str) and math.isfinite(x) for name, x in found.items()):
+                raise ValueError
+        except (TypeError, ValueError, OverflowError):
+            raise InvalidParameter(refusal(where, value, "{name: finite number, ...}", self.why)) from None
+        return tuple(sorted(found.items()))
+
+    def to_json(self, value: Any) -> Any:
+        return dict(value)
 
 
 def refusal(where: str, value: Any, admissible: str, why: str = "") -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from needlepoint.core.errors import InvalidParameter
-from needlepoint.core.specs import Spec, real, spec
+from needlepoint.core.errors import InvalidParameter, UnknownName
+from needlepoint.core.specs import Spec, named_numbers, real, spec
 
 OFF_MANIFOLD = ("value_on_key", "key_on_value", "key_dot_value")
 """theta, eta, rho: the overlaps that vanish on the invariant manifold, the set that gradient descent on the population
@@ -110,6 +110,69 @@ class IndexedOverlaps(Spec):
 
     def items(self) -> Iterator[tuple[str, float]]:
         return iter((("m", self.m), ("q", self.q)))
+
+
+@spec
+class FieldOverlaps(Spec):
+    """Overlaps of any number of columns with any number of teachers and with each other, by name.
+
+    `a_on_b` is the product of column a with teacher b, `a_dot_b` that of columns a and b, `a_sq` the squared norm of a.
+    What is left out is 0, and a squared norm 1.
+
+    >>> ndl.FieldOverlaps({"key1_on_key": 0.5, "key1_sq": 0.3})["key1_on_key"]
+    0.5
+    """
+
+    family: ClassVar[str] = "overlaps"
+
+    values: Any = named_numbers(why="it has a number for each name, such as {'key1_on_key': 0.5}")
+
+    def __getitem__(self, name: str) -> float:
+        return dict(self.values)[name]
+
+    def items(self) -> Iterator[tuple[str, float]]:
+        return iter(self.values)
+
+    @classmethod
+    def from_matrices(
+        cls, columns: Sequence[str], teachers: Sequence[str], M: np.ndarray, Q: np.ndarray
+    ) -> FieldOverlaps:
+        """Return the overlaps with M (P, S) the products with the teachers and Q (P, P) those of the columns."""
+        return cls(dict(zip(overlap_names(columns, teachers), flat_overlaps(M, Q), strict=True)))
+
+    def matrices(self, columns: Sequence[str], teachers: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Return M (P, S) and Q (P, P) for these columns and teachers; names that are not theirs are refused."""
+        known, given = overlap_names(columns, teachers), dict(self.values)
+        for name in given:
+            if name not in known:
+                raise UnknownName("overlap", name, known)
+        P, S = len(columns), len(teachers)
+        M = np.array([given.get(f"{a}_on_{b}", 0.0) for a in columns for b in teachers]).reshape(P, S)
+        Q = np.diag([given.get(f"{a}_sq", 1.0) for a in columns])
+        for i, j in itertools.combinations(range(P), 2):
+            Q[i, j] = Q[j, i] = given.get(f"{columns[i]}_dot_{columns[j]}", 0.0)
+        if float(np.linalg.eigvalsh(Q - M @ M.T)[0]) < -1e-9 * float(np.max(np.abs(Q))):
+            raise InvalidParameter(
+                f"{self!r}: no such vectors exist: the columns' products minus what their overlaps with the teachers "
+                "give must be positive semi-definite; raise the squared norms (a_sq)."
+            )
+        return M, Q
+
+
+def overlap_names(columns: Sequence[str], teachers: Sequence[str]) -> list[str]:
+    """Return the names of all overlaps: with the teachers, squared norms, and products of two columns."""
+    with_teachers = [f"{a}_on_{b}" for a in columns for b in teachers]
+    return [
+        *with_teachers,
+        *(f"{a}_sq" for a in columns),
+        *(f"{a}_dot_{b}" for a, b in itertools.combinations(columns, 2)),
+    ]
+
+
+def flat_overlaps(M: np.ndarray, Q: np.ndarray) -> list[float]:
+    """Return the entries of M (P, S) and Q (P, P) in the order of `overlap_names`."""
+    pairs = itertools.combinations(range(len(Q)), 2)
+    return [float(x) for x in (*np.ravel(M), *np.diagonal(Q), *(Q[i, j] for i, j in pairs))]
 
 
 def frame_coordinates(five: np.ndarray, key_sq: Any = 1.0, value_sq: Any = 1.0) -> np.ndarray:

@@ -15,7 +15,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 
 from needlepoint.core.errors import InvalidParameter, UnknownName, shown
-from needlepoint.core.kinds import Choice, Count, Flag, Kind, Lengths, Numbers, Penalty, Real, is_traced, refusal
+from needlepoint.core.kinds import (
+    Choice,
+    Count,
+    Flag,
+    Kind,
+    Lengths,
+    NamedNumbers,
+    Numbers,
+    Penalty,
+    Real,
+    is_traced,
+    refusal,
+)
 from needlepoint.core.text.jsonio import canonical
 
 NUMBERS_VERSION = 2
@@ -116,6 +128,10 @@ def numbers(*, lo: float = -math.inf, free: bool = False, default: Any = _REQUIR
     return _declare(Numbers(lo, free, why), default)
 
 
+def named_numbers(*, default: Any = _REQUIRED, why: str = "") -> Any:
+    return _declare(NamedNumbers(why), default)
+
+
 def nested(
     family: str,
     *,
@@ -123,8 +139,9 @@ def nested(
     many: bool = False,
     default: Any = _REQUIRED,
     why: str = "",
+    later: bool = False,
 ) -> Any:
-    return _declare(Nested(family, words, many, why), default)
+    return _declare(Nested(family, words, many, why), default, later)
 
 
 # --- the base class ---------------------------------------------------------------------------
@@ -134,7 +151,7 @@ _S = TypeVar("_S", bound="type[Spec]")
 
 @dataclass_transform(
     frozen_default=True,
-    field_specifiers=(real, count, flag, choice, lengths, penalty, numbers, nested, dataclasses.field),
+    field_specifiers=(real, count, flag, choice, lengths, penalty, numbers, named_numbers, nested, dataclasses.field),
 )
 def spec(cls: _S) -> _S:
     """Declare a spec: a frozen dataclass whose fields carry their kinds, registered by class name."""
@@ -205,7 +222,7 @@ class Spec:
             value = getattr(self, f.name)
             if f.default is not _REQUIRED and value == f.default:
                 continue
-            if isinstance(f.metadata["kind"], Lengths) and not isinstance(value, int):
+            if isinstance(f.metadata["kind"], Lengths | NamedNumbers) and not isinstance(value, int):
                 value = dict(value)
             parts.append(f"{f.name}={value!r}")
         return f"{type(self).__name__}({', '.join(parts)})"

@@ -126,3 +126,22 @@ class Softplus(KernelActivation):
         # log softplus(x) is x + O(e^x) far left, where softplus underflows
         low = scores < -30.0
         return xp.where(low, scores, xp.log(xp.logaddexp(0.0, xp.where(low, 0.0, scores))))
+
+
+@spec
+class SoftmaxOne(Activation):
+    """exp(score) over 1 + their sum: a softmax with a place to put no weight at all.
+
+    >>> ndl.KeyValueAttention(ndl.SoftmaxOne())
+    KeyValueAttention(activation=SoftmaxOne())
+    """
+
+    form: ClassVar[Form] = "general"
+
+    @classmethod
+    def weights(cls, scores: Any, constants: Mapping[str, Any]) -> Any:
+        import jax.numpy as jnp
+
+        top = jnp.maximum(jnp.max(scores, axis=-1, keepdims=True), 0.0)
+        raised = jnp.exp(scores - top)
+        return raised / (jnp.exp(-top) + jnp.sum(raised, axis=-1, keepdims=True))

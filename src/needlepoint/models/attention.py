@@ -7,11 +7,13 @@ from typing import Any, ClassVar
 from needlepoint.core.lowering import lower
 from needlepoint.core.specs import Spec, choice, flag, nested, real, spec
 from needlepoint.models.activations import Activation
+from needlepoint.models.fields import FieldModel
 from needlepoint.models.user_activations import bare
+from needlepoint.tasks.sequence import Fields
 
 
 @spec
-class KeyValueAttention(Spec):
+class KeyValueAttention(FieldModel):
     r"""eq:attention. $f(X) = \sum_l \sigma(X k)_l \, (X v)_l$; with `unit_norm` k and v are on the unit sphere.
 
     `activation` is a spec (Softmax(), Erf(...), one named by @activation) or a function from scores to weights.
@@ -22,7 +24,8 @@ class KeyValueAttention(Spec):
     ['scale']
     """
 
-    family: ClassVar[str] = "model"
+    linear: ClassVar[tuple[str, ...]] = ("value",)
+    flips: ClassVar[tuple[tuple[str, ...], ...]] = (("value",),)
 
     activation: Activation = nested("activation", why="it turns scores into token weights")
     unit_norm: bool = flag(default=False)
@@ -31,6 +34,12 @@ class KeyValueAttention(Spec):
         if callable(self.activation) and not isinstance(self.activation, (Spec, type)):
             object.__setattr__(self, "activation", bare(self.activation))
         super().__post_init__()
+
+    def columns(self) -> tuple[str, ...]:
+        return ("key", "value")
+
+    def output(self, fields: Fields) -> Any:
+        return (self.activation(fields.key) * fields.value).sum()
 
     def constants(self) -> dict[str, float]:
         """The activation's constants, to be traced."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
@@ -10,7 +11,8 @@ import numpy as np
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.lowering import lower
 from needlepoint.core.overlaps import Overlaps
-from needlepoint.core.specs import Spec, lengths, real, spec
+from needlepoint.core.specs import lengths, real, spec
+from needlepoint.tasks.sequence import Fields, SequenceTask
 
 if TYPE_CHECKING:
     import jax
@@ -39,34 +41,26 @@ class MaxFieldLaw(NamedTuple):
     snr: float
 
 
-class SingleLocation(Spec):
-    """What the tasks share: lengths, label noise, and a sampler whose numbers may be traced."""
+class SingleLocation(SequenceTask):
+    """What the tasks share: teachers (key, value), a label that is the value of one token, label noise, and a sampler
+    whose numbers may be traced."""
 
-    family: ClassVar[str] = "task"
+    teachers: ClassVar[tuple[str, ...]] = ("key", "value")
+    flips: ClassVar[tuple[tuple[str, ...], ...]] = (("value",),)
 
     # what every task of this kind declares as a field of its own
     tokens: int | tuple[tuple[int, float], ...]
     snr: float
     noise: float
 
-    @property
-    def length_law(self) -> tuple[tuple[int, float], ...]:
-        """((length, probability), ...)."""
-        tokens = self.tokens
-        return ((tokens, 1.0),) if isinstance(tokens, int) else tokens
+    def places(self) -> int:
+        return cast("int", self.tokens)
 
-    @property
-    def fixed_length(self) -> int | None:
-        law = self.length_law
-        return law[0][0] if len(law) == 1 else None
+    def seen(self, place: int) -> Mapping[str, Any]:
+        return {"value": np.arange(self.tokens) == place}
 
-    @property
-    def longest(self) -> int:
-        return max(n for n, _ in self.length_law)
-
-    @property
-    def shortest(self) -> int:
-        return min(n for n, _ in self.length_law)
+    def label(self, fields: Fields, place: Any, noise: Any) -> Any:
+        return fields.value[place] + self.noise * noise
 
     @property
     def noise_var(self) -> float:
@@ -85,19 +79,6 @@ class SingleLocation(Spec):
             "task.others": sum(p * (n - 1) for n, p in law),
             "task.pairs": sum(p * (n - 1) * (n - 2) for n, p in law),
         }
-
-    def length_counts(self, n: int) -> list[tuple[int, int]]:
-        """Return (length, number of sequences) for n sequences: each number is the expected one, rounded so that they
-        sum to n; lengths without a sequence are left out."""
-        counts: list[tuple[int, int]] = []
-        before, share = 0, 0.0
-        for length, p in self.length_law:
-            share += p
-            end = round(share * n)
-            if end > before:
-                counts.append((length, end - before))
-            before = max(before, end)
-        return counts
 
     @staticmethod
     def draw(
@@ -148,6 +129,16 @@ class SpikedSLR(SingleLocation):
     def label_var(self) -> float:
         return self.relevant_std**2
 
+    def shift(self, place: Any) -> Mapping[str, Any]:
+        import jax.numpy as jnp
+
+        return {"key": jnp.sqrt(self.snr) * (np.arange(self.tokens) == place)}
+
+    def spread(self, place: Any) -> Any:
+        import jax.numpy as jnp
+
+        return jnp.where(np.arange(self.tokens) == place, self.relevant_std, 1.0)
+
     def field_law(self, overlaps: Overlaps) -> FieldLaw:
         """The law that samples projected onto (k*, v*, k, v) follow."""
         gram = overlaps.gram()
@@ -195,6 +186,17 @@ class MaxSLR(SingleLocation):
         lo=0.0, infinite=True, largest=LARGEST, why="it is the inverse temperature of the place in eq:max-law"
     )
     noise: float = real(lo=0.0, largest=LARGEST, default=0.0, why="it is the standard deviation of the label noise")
+
+    def seen(self, place: int) -> Mapping[str, Any]:
+        return {"key": True, **super().seen(place)}
+
+    def log_tilt(self, fields: Fields, place: Any) -> Any:
+        import jax
+        import jax.numpy as jnp
+
+        if isinstance(self.snr, float) and math.isinf(self.snr):
+            return jnp.where(jnp.argmax(fields.key) == place, jnp.log(self.tokens), -jnp.inf)
+        return jnp.log(self.tokens) + jax.nn.log_softmax(self.snr * fields.key)[place]
 
     def field_law(self, overlaps: Overlaps) -> MaxFieldLaw:
         """The law that samples projected onto (k*, v*, k, v) follow."""

@@ -1,0 +1,52 @@
+"""Losses: what a model's output costs beside the label."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from needlepoint.core.specs import Spec, real, spec
+
+
+class Loss(Spec):
+    """Base of losses. `cost` takes a label and an output of one shape and returns a number.
+
+    `risk` and `train_loss` are means of `metric_scale` times the loss.
+    """
+
+    family: ClassVar[str] = "loss"
+    metric_scale: ClassVar[float] = 1.0
+
+    def cost(self, y: Any, f: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no cost(self, y, f)")
+
+
+@spec
+class Square(Loss):
+    r"""Half the squared error times `weight`: $\frac w2|y - f|^2$. Risks are means of twice that.
+
+    >>> ndl.Square(), ndl.Square(weight=0.25)
+    (Square(), Square(weight=0.25))
+    """
+
+    metric_scale: ClassVar[float] = 2.0
+
+    weight: float = real(lo=0.0, open_lo=True, largest=1e12, default=1.0, why="it multiplies the squared error")
+
+    def cost(self, y: Any, f: Any) -> Any:
+        import jax.numpy as jnp
+
+        return self.weight * jnp.sum((y - f) ** 2) / 2
+
+
+@spec
+class Logistic(Loss):
+    r"""$\log(1 + e^{-yf})$ for labels that are 1 or -1.
+
+    >>> ndl.Ridge(alpha=6, lam=0.3, loss=ndl.Logistic())
+    Ridge(alpha=6.0, lam=0.3, loss=Logistic())
+    """
+
+    def cost(self, y: Any, f: Any) -> Any:
+        import jax
+
+        return jax.nn.softplus(-y * f)

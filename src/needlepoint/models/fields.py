@@ -1,0 +1,95 @@
+"""Models that act on a few scalars: the fields of each token along the columns of the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.lowering import Template, lower
+from needlepoint.core.specs import Spec
+from needlepoint.tasks.sequence import Fields
+
+
+class FieldModel(Spec):
+    r"""Base of models $f(X)$ that depend on a sequence only through the fields $x_l\cdot w_p$ of its tokens along the
+    columns $w_p$ of the weights.
+
+    A model declares its numbers as fields of a @spec class and says, with jax.numpy:
+
+    columns()       names of the columns: a tuple, ("key", "value"), for one column each, whose fields are (tokens,), or
+                    a dictionary, {"key": 2}, for several, whose fields are (tokens, 2)
+    output(fields)  the output of one sequence from `fields.<column>`: a number, or an array of the label's shape
+    linear          names of columns in which the output is linear: they are eliminated in closed form under `Square`
+    flips           sets of names whose change of sign changes the sign of the output, or leaves it as it is
+    """
+
+    family: ClassVar[str] = "model"
+    linear: ClassVar[tuple[str, ...]] = ()
+    flips: ClassVar[tuple[tuple[str, ...], ...]] = ()
+
+    def columns(self) -> Mapping[str, int] | tuple[str, ...]:
+        raise NotImplementedError(f"{type(self).__name__} has no columns(self)")
+
+    def output(self, fields: Fields) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no output(self, fields)")
+
+    # --- what follows from it ---------------------------------------------------------------------------
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Return the names of the columns as the model gives them; penalties are by these."""
+        return tuple(self.columns())
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Return one name a column, (P,): `key` where there is one of it, else `key1`, `key2`, ..."""
+        columns = self.columns()
+        if not isinstance(columns, Mapping):
+            return tuple(columns)
+        return tuple(name if count == 1 else f"{name}{i + 1}" for name, count in columns.items() for i in range(count))
+
+    @property
+    def group_of(self) -> tuple[str, ...]:
+        """Return the group of every column, (P,)."""
+        columns = self.columns()
+        if not isinstance(columns, Mapping):
+            return tuple(columns)
+        return tuple(name for name, count in columns.items() for _ in range(count))
+
+    def named(self, fields: Any) -> Fields:
+        """Return the fields (tokens, P) of a sequence under the columns' names."""
+        columns = self.columns()
+        if not isinstance(columns, Mapping):
+            return Fields({name: fields[:, i] for i, name in enumerate(columns)})
+        found: dict[str, Any] = {}
+        start = 0
+        for name, count in columns.items():
+            found[name] = fields[:, start : start + count]
+            start += count
+        return Fields(found)
+
+    def outputs(self, fields: Any) -> Any:
+        """Return the output of a sequence with fields (tokens, P)."""
+        return self.output(self.named(fields))
+
+    def penalties(self, lam: Any) -> tuple[float, ...]:
+        """Return one penalty a column, (P,), from one number or one number a name of `columns()`, in its order."""
+        groups = self.groups
+        if not isinstance(lam, tuple):
+            return (lam,) * len(self.labels)
+        if len(lam) != len(groups):
+            raise InvalidParameter(
+                f"Ridge(lam={lam}): {type(self).__name__} has {len(groups)} kinds of columns ({', '.join(groups)}); "
+                "give one penalty for all, or one for each of these."
+            )
+        return tuple(lam[groups.index(name)] for name in self.group_of)
+
+    @property
+    def template(self) -> Template:
+        """Return what compiled kernels know of the model: everything but its traced numbers."""
+        return Template(self)
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        return lower(self)[1]
