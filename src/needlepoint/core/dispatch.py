@@ -19,17 +19,32 @@ from needlepoint.core.specs import Spec
 
 Key = tuple[str, type, type, type]
 _RULES: dict[Key, Callable[..., Any]] = {}
+_LIMITS: dict[Key, Callable[..., bool]] = {}
+"""For rules that answer only some questions of their types: whether they answer this one."""
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def rule(verb: str, task: type[Spec], model: type[Spec] | None, learner: type[Spec]) -> Callable[[_F], _F]:
-    """Register the decorated function for this combination; a second registration is refused."""
+def rule(
+    verb: str,
+    task: type[Spec],
+    model: type[Spec] | None,
+    learner: type[Spec],
+    when: Callable[..., bool] | None = None,
+) -> Callable[[_F], _F]:
+    """Register the decorated function for this combination; a second registration is refused.
+
+    With `when`, a function of (task, model, learner), the rule answers only where that is true, and elsewhere the rule
+    of a base class does.
+    """
     key = (verb, task, type(None) if model is None else model, learner)
 
     def register(function: _F) -> _F:
         if key in _RULES:
             raise ValueError(f"two rules for {describe(key)}: {_RULES[key].__name__}, {function.__name__}")
         _RULES[key] = function
+        if when is not None:
+            _LIMITS[key] = when
         return function
 
     return register
@@ -43,7 +58,10 @@ def load(
     `modules` has, for each module, the names of the tasks and learners that it has rules for. Without a task and a
     learner all are imported. A first answer should not wait for rules that it does not need.
     """
-    asked = {type(part).__name__ for part in (task, learner) if part is not None}
+    known = set[str]().union(*modules.values())
+    parts = [type(part).__mro__ for part in (task, learner) if part is not None]
+    # a class that no module names, such as a user's task, is answered for by the nearest of its bases that one names
+    asked = {next((base.__name__ for base in bases if base.__name__ in known), bases[0].__name__) for bases in parts}
     for module, names in modules.items():
         if asked <= set(names):
             importlib.import_module(f"{package}.{module}")
@@ -54,14 +72,17 @@ def find(
 ) -> Callable[..., Any]:
     """Return the most specific rule; where there is none, raise NoTheory and name the nearest rules.
 
+    Specific is the one whose types are the fewest steps of inheritance away in all. Of two that are equally far, the
+    one with the nearer task wins, then the one with the nearer model.
     `load_all` fills the table where only a part of it was loaded; it is called before a rule is said to be missing.
     """
     asked = (type(task), type(model), type(learner))
     orders = [sum(distance) for distance in itertools.product(*(range(len(_lineage(t))) for t in asked))]
     lineages = itertools.product(*(_lineage(t) for t in asked))
     for _, (a, b, c) in sorted(zip(orders, lineages, strict=True), key=lambda pair: pair[0]):
-        if (verb, a, b, c) in _RULES:
-            return _RULES[verb, a, b, c]
+        key = (verb, a, b, c)
+        if key in _RULES and (key not in _LIMITS or _LIMITS[key](task, model, learner)):
+            return _RULES[key]
     if load_all is not None:
         load_all()
         return find(verb, task, model, learner)
