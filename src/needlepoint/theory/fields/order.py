@@ -1,0 +1,90 @@
+"""The unknowns of the replica-symmetric equations, which of them a symmetry keeps at zero, and their coordinates."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+LEAST_SPREAD = 1e-5
+"""Least diagonal entry of a root of Q - M M^T: where a weight vanishes its logarithm would have no limit."""
+
+LARGEST_SUSCEPTIBILITY = math.exp(25.0)
+"""Bound of V; there neither the penalty nor the data hold a weight."""
+
+
+class Order(NamedTuple):
+    """Overlaps with the teachers M (P, S), products of the columns Q (P, P), susceptibilities V (P, P)."""
+
+    M: np.ndarray
+    Q: np.ndarray
+    V: np.ndarray
+
+
+class Conjugates(NamedTuple):
+    """The conjugates (hats) of the order parameters, of the same shapes."""
+
+    M: np.ndarray
+    Q: np.ndarray
+    V: np.ndarray
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Which overlaps may differ from zero: those whose column and teacher change sign under the same symmetries.
+
+    `columns` (P,) and `teachers` (S,) have the signs under each symmetry, as tuples.
+    """
+
+    columns: tuple[tuple[int, ...], ...]
+    teachers: tuple[tuple[int, ...], ...]
+    name: str = "unique"
+
+    @property
+    def M(self) -> np.ndarray:
+        return np.array([[c == t for t in self.teachers] for c in self.columns])
+
+    @property
+    def Q(self) -> np.ndarray:
+        return np.array([[c == d for d in self.columns] for c in self.columns])
+
+    @property
+    def below(self) -> np.ndarray:
+        """Return the entries of a root below its diagonal, (P, P)."""
+        return np.tril(self.Q, -1)
+
+    @property
+    def coordinates(self) -> int:
+        return int(self.M.sum()) + 2 * (len(self.columns) + int(self.below.sum()))
+
+    def pack(self, order: Order) -> np.ndarray:
+        """Return the coordinates (k,): M, then the roots of Q - M M^T and of V with logarithms on the diagonal."""
+        found = [order.M[self.M]]
+        for matrix in (order.Q - order.M @ order.M.T, order.V):
+            root = np.linalg.cholesky(matrix)
+            found += [np.log(np.diagonal(root)), root[self.below]]
+        return np.concatenate(found)
+
+    def unpack(self, x: np.ndarray) -> Order:
+        P, below = len(self.columns), int(self.below.sum())
+        first, *rest = np.split(x, np.cumsum([int(self.M.sum()), P, below, P]))
+        M = np.zeros(self.M.shape)
+        M[self.M] = first
+        matrices = []
+        for diagonal, lower in (rest[:2], rest[2:]):
+            root = np.diag(np.exp(diagonal))
+            root[self.below] = lower
+            matrices.append(root @ root.T)
+        return Order(M, matrices[0] + M @ M.T, matrices[1])
+
+    def updated(self, hat: Conjugates, penalties: np.ndarray) -> Order:
+        r"""eq:field-equations. Return $V = (r + \hat V)^{-1}$, $M = V\hat m$, $Q = V(\hat m\hat m^\top + \hat q)V$."""
+        held, vectors = np.linalg.eigh(np.diag(penalties) + hat.V * self.Q)
+        # where the curvature is negative nothing holds the weight, and V is set to its bound
+        V = (vectors / np.maximum(held, 1 / LARGEST_SUSCEPTIBILITY)) @ vectors.T * self.Q
+        M = V @ (hat.M * self.M)
+        spread, axes = np.linalg.eigh(V @ (hat.Q * self.Q) @ V)
+        rest = (axes * np.maximum(spread, LEAST_SPREAD**2)) @ axes.T * self.Q
+        return Order(M, rest + M @ M.T, V)

@@ -1,0 +1,207 @@
+"""Solving the field equations: find the branches from both starts in every phase, and refine them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from needlepoint.core.estimates import Estimate
+from needlepoint.core.results import Progress, silent
+from needlepoint.core.status import Status
+from needlepoint.losses import Loss
+from needlepoint.models.fields import FieldModel
+from needlepoint.numerics.fixed_points import FixedPoints
+from needlepoint.tasks.sequence import SequenceTask
+from needlepoint.theory.fields.accuracy import ACCURACY
+from needlepoint.theory.fields.equations import Equations, starting_points
+from needlepoint.theory.fields.order import Order
+from needlepoint.theory.fields.population import estimate, losses, risks
+from needlepoint.theory.fields.stability import Stability, judge
+from needlepoint.theory.fields.symmetry import patterns
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A fixed point, the mean over independent scramblings (`rows`); errors are three standard errors."""
+
+    start: str
+    equations: Equations
+    rows: list[Order]
+    order: Order
+    order_error: Order
+    risk: Estimate
+    error_rate: Estimate | None
+    train_loss: Estimate
+    energy: Estimate
+    residual: float
+    status: Status
+    slope: np.ndarray
+    stability: Stability | None = None
+
+    @property
+    def solved(self) -> bool:
+        return self.status in (Status.CONVERGED, Status.NOISE_LIMITED)
+
+    @property
+    def x(self) -> np.ndarray:
+        return self.equations.pattern.pack(self.order)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Where a start led with few points."""
+
+    start: str
+    equations: Equations
+    x: np.ndarray
+    slope: np.ndarray
+    residual: float
+
+    @property
+    def held(self) -> bool:
+        """Return whether the fixed point is stable under the damped iteration: no real part above 1."""
+        return self.residual <= ACCURACY.nearly_found and float(np.max(np.linalg.eigvals(self.slope).real)) < 1.0
+
+
+def solve(
+    task: SequenceTask,
+    model: FieldModel,
+    loss: Loss,
+    alpha: float,
+    penalties: tuple[float, ...],
+    informed: np.ndarray,
+    *,
+    start: str = "both",
+    tol: float | None = None,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> list[Solution]:
+    """Return the branches with their stability, the one of lowest energy first; unsolved ones come last."""
+    found: list[Solution] = []
+    phases = patterns(task, model)
+    wanted = {"both": ("uninformed", "informed"), "random": ("uninformed",), "informed": ("informed",)}[start]
+    for number, pattern in enumerate(phases):
+        coarse = Equations(task, model, loss, alpha, penalties, pattern, ACCURACY.coarse, 1, seed)
+        starts = {name: x for name, x in starting_points(pattern, informed).items() if name in wanted}
+        for place in _places(coarse, starts):
+            progress((number + 0.3) / len(phases))
+            solution = _refined(place, tol)
+            if all(_differ(solution, other) for other in found):
+                found.append(solution)
+    solved = [s for s in found if s.solved]
+    judged = [replace(s, stability=judge(s.equations, s.rows)) for s in solved]
+    return sorted(judged, key=lambda s: s.energy.value) or found[:1]
+
+
+def _places(coarse: Equations, starts: dict[str, np.ndarray]) -> list[Found]:
+    """Return the distinct fixed points that the starts lead to; unstable or unsolved ones only if there are no
+    others."""
+    places: list[Found] = []
+    for finer in ACCURACY.finer:
+        equations = replace(coarse, log2_points=coarse.log2_points + finer)
+        places = [_settled(equations, name, x) for name, x in starts.items()]
+        if any(p.held for p in places):
+            break
+    solved = [p for p in places if p.residual <= ACCURACY.nearly_found]
+    kept = [p for p in solved if p.held] or solved or [min(places, key=lambda p: p.residual)]
+    return [p for i, p in enumerate(kept) if all(np.max(np.abs(p.x - q.x)) >= ACCURACY.apart for q in kept[:i])]
+
+
+def _settled(equations: Equations, name: str, x: np.ndarray) -> Found:
+    """Return where the flow leads, judged with minima that are sought anew from all starts."""
+    equations.forget()
+    end = equations.settle(x)
+    equations.forget()
+    residual = float(np.max(np.abs(equations.map(end.x) - end.x)))
+    if residual > ACCURACY.nearly_found and end.residual[0] <= ACCURACY.nearly_found:
+        end = equations.settle(end.x[0])  # minima that were not followed: go on from here with all of them
+        residual = float(end.residual[0])
+    return Found(name, equations, end.x[0], equations.slope(end.x[0]), residual)
+
+
+def _refined(place: Found, tol: float | None) -> Solution:
+    """Return the solution with as many points as bring the risk's error to `tol`, or as are worth it."""
+    freedom = place.equations.freedom
+    last = next((most for k, most in ACCURACY.most if freedom <= k), ACCURACY.most_else)
+    level, x = ACCURACY.coarse + 1, np.repeat(place.x[None], ACCURACY.scrambles, axis=0)
+    while True:
+        equations = replace(place.equations, log2_points=level, scrambles=ACCURACY.scrambles)
+        solution = _at_level(place, equations, x)
+        asked = ACCURACY.tolerance * _of_zero(solution) if tol is None else tol
+        if not solution.solved or solution.risk.error <= asked:
+            return solution
+        more = math.ceil(math.log2(solution.risk.error / asked) / ACCURACY.rate)
+        if level >= last:
+            return replace(solution, status=Status.NOISE_LIMITED)
+        level = min(last, level + max(1, more))
+        x = np.stack([equations.pattern.pack(row) for row in solution.rows])
+        x = np.repeat(x.mean(axis=0)[None], ACCURACY.scrambles, axis=0)
+
+
+def _of_zero(solution: Solution) -> float:
+    """Return the risk of predicting zero."""
+    eq, order = solution.equations, solution.order
+    return eq.loss.metric_scale * float(
+        np.mean(losses(eq.task, eq.model, eq.loss, order.M, order.Q, ACCURACY.coarse, 2)[:, 1])
+    )
+
+
+def _at_level(place: Found, equations: Equations, x: np.ndarray) -> Solution:
+    found = equations.solve(x, place.slope, ACCURACY.settled)
+    equations.forget()  # the minima at the end are sought from all starts
+    ahead = equations.map(found.x)
+    residual = np.max(np.abs(ahead - found.x), axis=1)
+    if not _quiet(found._replace(residual=residual)):
+        found = equations.solve(found.x, equations.slope(found.x.mean(axis=0)), ACCURACY.settled)
+        residual = found.residual
+    return _solution(place, equations, found._replace(residual=residual))
+
+
+def _quiet(found: FixedPoints) -> bool:
+    """Return whether every row's step is below `settled`, or far below the differences between scramblings."""
+    scatter = float(np.max(np.std(found.x, axis=0, ddof=1)))
+    return bool(np.all(found.residual <= max(ACCURACY.settled, ACCURACY.quiet * scatter)))
+
+
+def _solution(place: Found, equations: Equations, found: FixedPoints) -> Solution:
+    task, model, loss = equations.task, equations.model, equations.loss
+    rows = [equations.pattern.unpack(x) for x in found.x]
+    means = [equations.means(row, i) for i, row in enumerate(rows)]
+    energies = np.array([equations.energy(row, m) for row, m in zip(rows, means, strict=True)])
+    centre = equations.pattern.unpack(found.x.mean(axis=0))
+    order = Order(*(np.mean([row[i] for row in rows], axis=0) for i in range(3)))
+    error = Order(*(3 * np.std([row[i] for row in rows], axis=0, ddof=1) / math.sqrt(len(rows)) for i in range(3)))
+    test = risks(task, model, loss, centre.M, centre.Q, seed=equations.seed)
+    # how the risk differs between the rows' own overlaps, with the same points for all of them
+    own = np.array([losses(task, model, loss, row.M, row.Q, ACCURACY.coarse + 1, 2)[:, [0, 2]].mean(0) for row in rows])
+    scale = loss.metric_scale
+    status = Status.CONVERGED if _quiet(found) else Status.MAX_STEPS
+    if not np.all(np.isfinite(found.x)):
+        status = Status.DIVERGED
+    elif float(np.max(np.diagonal(order.V))) > ACCURACY.held:
+        status = Status.UNBOUNDED
+    wrong = test.error_rate
+    return Solution(
+        place.start,
+        equations,
+        rows,
+        order,
+        error,
+        replace(test.risk, error=test.risk.error + estimate(scale * own[:, 0]).error),
+        None if wrong is None else replace(wrong, error=wrong.error + estimate(own[:, 1]).error),
+        estimate(scale * np.array([m.loss for m in means])),
+        estimate(energies),
+        float(np.max(found.residual)),
+        status,
+        place.slope,
+    )
+
+
+def _differ(one: Solution, other: Solution) -> bool:
+    """Return whether two solutions differ by more than their errors and a relative `apart`."""
+    for a, b, ea, eb in zip(one.order, other.order, one.order_error, other.order_error, strict=True):
+        if np.any(np.abs(a - b) > np.maximum(ea + eb, ACCURACY.apart * np.max(np.abs(a)))):
+            return True
+    return False

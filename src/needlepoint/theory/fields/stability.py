@@ -1,0 +1,127 @@
+"""Is a replica-symmetric answer to be trusted? The spectral radius of its replicon operator, and its jumps."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from needlepoint.numerics.arrays import Array
+from needlepoint.theory.fields import envelope
+from needlepoint.theory.fields.accuracy import ACCURACY
+from needlepoint.theory.fields.equations import Equations, minima
+from needlepoint.theory.fields.law import Kind, Numbers, fields, normals
+from needlepoint.theory.fields.order import Order
+
+JUMPS, SHARE = 0.15, 0.03
+"""A solution is not trusted if its jump weight exceeds JUMPS by three standard errors and its jump share exceeds SHARE:
+the values of the key-value theory, beyond which training from different starts was seen to disagree."""
+
+
+@dataclass(frozen=True)
+class Stability:
+    """What is known of the stability of a solution, with standard errors over the scramblings.
+
+    `replicon`: below 1 where the solution is stable. `jump_weight`: the part of a susceptibility's conjugate that comes
+    from jumps of the proximal map, relative to the rest of it; `jump_share`: the same relative to all that holds the
+    weight. `rivals`: the share of samples with more than one minimum.
+    """
+
+    replicon: float
+    replicon_error: float
+    jump_weight: float
+    jump_error: float
+    jump_share: float
+    rivals: float
+
+    @property
+    def doubts(self) -> list[str]:
+        """Return what speaks against the replica-symmetric answer; empty if nothing does."""
+        found = []
+        if self.replicon >= 1:
+            found.append(f"replica symmetry is unstable (replicon {self.replicon:.3g} >= 1)")
+        if abs(self.jump_weight) - 3 * self.jump_error > JUMPS and self.jump_share > SHARE:
+            found.append(
+                f"the proximal map jumps (jump weight {self.jump_weight:.2g}, {100 * self.rivals:.2g} % of samples "
+                "have more than one minimum)"
+            )
+        return found
+
+
+class Responses(NamedTuple):
+    """Means of G (x) G, (P, P, P, P), and of minus the trace of G over tokens, (P, P)."""
+
+    square: Array
+    trace: Array
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _responses(
+    kind: Kind, numbers: Numbers, M: Array, Q: Array, V: Array, base: Array, chi: Array
+) -> Responses:
+    r"""eq:field-replicon. Return $E\sum_{ll'}s_l^2s_{l'}^2G_{ll'}\otimes G_{ll'}$ and $-E\sum_ls_l^2G_{ll}$ with $G =
+    -(1 + HK)^{-1}H$, $H$ the Hessian of the loss in the fields at the minimum, $K = \mathrm{diag}(s_l^2)\otimes V$."""
+    seq = fields(kind, numbers, M, Q, base)
+    _, model, loss = kind.bound(numbers)
+    tokens, P = kind.tokens, kind.columns
+    size = tokens * P
+    lam = envelope.at(kind, numbers, V, seq, chi).fields
+    s2 = seq.spread**2
+    K = jnp.einsum("lm,pq->lpmq", jnp.diag(s2), V).reshape(size, size)
+
+    def one(y: Array, lam: Array) -> Array:
+        H = jax.hessian(lambda f: loss.cost(y, model.outputs(f.reshape(tokens, P))))(lam.ravel())
+        return -jnp.linalg.solve(jnp.eye(size) + H @ K, H).reshape(tokens, P, tokens, P)
+
+    G = jax.vmap(one, -1, -1)(seq.y, lam)
+    square = jnp.einsum("l,m,lpmqn,lrmsn,n->prqs", s2, s2, G, G, seq.weight) / base.shape[-1]
+    return Responses(square, -jnp.einsum("l,lplqn,n->pq", s2, G, seq.weight) / base.shape[-1])
+
+
+def judge(equations: Equations, rows: list[Order]) -> Stability:
+    """Return the stability of a solution, whose `rows` are the order parameters by each scrambling."""
+    level = max(equations.log2_points, min(ACCURACY.stability_points, equations.log2_points + 2))
+    finer = replace(equations, log2_points=level)
+    alpha, penalties = equations.alpha, np.array(equations.penalties)
+    operators, weights, shares, rivals = [], [], [], []
+    for i, order in enumerate(rows):
+        square, trace, stein, several = 0.0, 0.0, 0.0, 0.0
+        for probability, kind, numbers in finer.parts:
+            blocks = normals(kind.normals, level, equations.scrambles, equations.seed)[i]
+            for base in blocks:
+                low = minima(kind, numbers, order, base)
+                found = _responses(kind, numbers, *order, base, low.chi)
+                means = envelope.averages(
+                    kind, numbers, *order, base, low.chi, low.chi, np.zeros_like(low.gap)
+                )
+                part = probability / len(blocks)
+                square = square + part * np.asarray(found.square)
+                trace = trace + part * np.diagonal(np.asarray(found.trace))
+                stein = stein + part * 2 * np.diagonal(np.asarray(means.by_Q))
+                several += part * float(np.mean(np.isfinite(low.gap)))
+        P = len(order.V)
+        middle = np.asarray(square).reshape(P * P, P * P)
+        operators.append(alpha * np.kron(order.V, order.V) @ middle)
+        weights.append((stein, trace))
+        rivals.append(several)
+    stein, trace = (np.array([w[i] for w in weights]) for i in (0, 1))
+    typical = trace.mean(axis=0)
+    idle = alpha * np.abs(typical) * np.diagonal(rows[0].V) < 1e-9
+    jumps = np.where(idle, 0.0, (stein - trace) / np.where(idle, 1.0, typical))
+    held = penalties + alpha * np.abs(typical)
+    means, errors = jumps.mean(axis=0), jumps.std(axis=0, ddof=1) / np.sqrt(len(rows))
+    shares = np.abs(means) * alpha * np.abs(typical) / held
+    worst = int(np.argmax(np.abs(means)))
+    radii = [float(np.max(np.abs(np.linalg.eigvals(o)))) for o in operators]
+    return Stability(
+        float(np.max(np.abs(np.linalg.eigvals(np.mean(operators, axis=0))))),
+        float(np.std(radii, ddof=1) / np.sqrt(len(radii))),
+        float(means[worst]),
+        float(errors[worst]),
+        float(np.max(shares)),
+        float(np.mean(rivals)),
+    )
