@@ -53,6 +53,7 @@ RULES = {
     "location.dynamics.descent": ("SpikedSLR", "ProjectedDescent"),
     "location.dynamics.sgd_on_spheres": ("SpikedSLR", "OnlineSGD"),
     "location.dynamics.flow": ("SpikedSLR", "MaxSLR", "GradientFlow", "OnlineSGD"),
+    "fields.prediction": ("SequenceTask", "Ridge"),
     "indexed.prediction": ("AttentionIndexed", "Ridge"),
     "indexed.bayes": ("AttentionIndexed", "BayesOptimal"),
 }

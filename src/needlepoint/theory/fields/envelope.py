@@ -1,8 +1,8 @@
 r"""The proximal map of one sequence: what it does to its own fields, and what that costs.
 
-Given the fields $\omega$ that the rest of the data makes and their susceptibility $V$, the fields of a training sequence
-minimise its loss plus the cost of leaving $\omega$. Columns in which the output is linear are eliminated in closed form
-under the square loss. Arrays have the samples last.
+Given the fields $\omega$ that the rest of the data makes and their susceptibility $V$, the fields of a training
+sequence minimise its loss plus the cost of leaving $\omega$. Columns in which the output is linear are eliminated in
+closed form under the square loss. Arrays have the samples last.
 """
 
 from __future__ import annotations

@@ -118,18 +118,16 @@ class Equations:
     def solve(self, x: np.ndarray, slope: np.ndarray, tol: float) -> FixedPoints:
         """Return each scrambling's fixed point near x (scrambles, k)."""
         every = np.repeat(slope[None], len(x), axis=0)
-        return anderson(
-            self.map, x, tol=tol, most=ACCURACY.solve_steps, slope=every, enough=ACCURACY.jumping_step
-        )
+        return anderson(self.map, x, tol=tol, most=ACCURACY.solve_steps, slope=every, enough=ACCURACY.jumping_step)
 
     def energy(self, order: Order, found: Means) -> float:
         r"""eq:field-energy. Return the objective over d: $\alpha E\,\ell + \frac12\sum_pr_pQ_{pp}$."""
         return self.alpha * found.loss + float(np.diagonal(order.Q) @ np.array(self.penalties)) / 2
 
     def free_energy(self, order: Order, found: Means) -> float:
-        r"""eq:field-free-energy. Return $\mathrm{tr}M^\top\hat m - \frac12\mathrm{tr}Q\hat V + \frac12\mathrm{tr}V\hat q
-        - \frac12\mathrm{tr}(\hat m\hat m^\top + \hat q)(r + \hat V)^{-1} + \alpha\Phi$: the energy at a fixed point,
-        and stationary there."""
+        r"""eq:field-free-energy. Return $\mathrm{tr}M^\top\hat m - \frac12\mathrm{tr}Q\hat V +
+        \frac12\mathrm{tr}V\hat q - \frac12\mathrm{tr}(\hat m\hat m^\top + \hat q)(r + \hat V)^{-1} + \alpha\Phi$: the
+        energy at a fixed point, and stationary there."""
         hat = self.conjugates(found)
         held = np.linalg.inv(np.diag(self.penalties) + hat.V)
         total = np.sum(order.M * hat.M) - np.sum(order.Q * hat.V) / 2 + np.sum(order.V * hat.Q) / 2

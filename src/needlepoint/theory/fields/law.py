@@ -89,8 +89,8 @@ def normals(dimension: int, log2_points: int, scrambles: int, seed: int) -> tupl
 
 
 class Sequences(NamedTuple):
-    """Fields of n sequences: the label (..., n), the weight (n,), the spread (tokens,), the teachers' fields (tokens, S,
-    n) with what is not seen at its mean, and the fields of the columns (tokens, P, n)."""
+    """Fields of n sequences: the label (..., n), the weight (n,), the spread (tokens,), the teachers' fields (tokens,
+    S, n) with what is not seen at its mean, and the fields of the columns (tokens, P, n)."""
 
     y: Array
     weight: Array

@@ -41,6 +41,17 @@ class Pattern:
     columns: tuple[tuple[int, ...], ...]
     teachers: tuple[tuple[int, ...], ...]
     name: str = "unique"
+    gauges: tuple[tuple[int, ...], ...] = ()
+    """Signs (P,) of columns that may all change without changing the output: of two such solutions one is kept."""
+
+    def fixed(self, order: Order) -> Order:
+        """Return the order parameters with the signs of free gauges chosen: overlaps with teachers sum to >= 0."""
+        M, Q, V = order
+        for gauge in self.gauges:
+            signs = np.array(gauge, float)
+            if np.sum(M[signs < 0]) < 0:
+                M, Q, V = signs[:, None] * M, signs[:, None] * Q * signs, signs[:, None] * V * signs
+        return Order(M, Q, V)
 
     @property
     def M(self) -> np.ndarray:

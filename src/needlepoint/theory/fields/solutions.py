@@ -167,6 +167,11 @@ def _quiet(found: FixedPoints) -> bool:
 
 def _solution(place: Found, equations: Equations, found: FixedPoints) -> Solution:
     task, model, loss = equations.task, equations.model, equations.loss
+    fixed = [equations.pattern.fixed(equations.pattern.unpack(x)) for x in found.x]
+    chosen = np.stack([equations.pattern.pack(order) for order in fixed])
+    if np.any(np.abs(chosen - found.x) > ACCURACY.settled):  # other signs, and so other minima
+        found = found._replace(x=chosen)
+        equations.forget()
     rows = [equations.pattern.unpack(x) for x in found.x]
     means = [equations.means(row, i) for i, row in enumerate(rows)]
     energies = np.array([equations.energy(row, m) for row, m in zip(rows, means, strict=True)])

@@ -60,9 +60,7 @@ class Responses(NamedTuple):
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _responses(
-    kind: Kind, numbers: Numbers, M: Array, Q: Array, V: Array, base: Array, chi: Array
-) -> Responses:
+def _responses(kind: Kind, numbers: Numbers, M: Array, Q: Array, V: Array, base: Array, chi: Array) -> Responses:
     r"""eq:field-replicon. Return $E\sum_{ll'}s_l^2s_{l'}^2G_{ll'}\otimes G_{ll'}$ and $-E\sum_ls_l^2G_{ll}$ with $G =
     -(1 + HK)^{-1}H$, $H$ the Hessian of the loss in the fields at the minimum, $K = \mathrm{diag}(s_l^2)\otimes V$."""
     seq = fields(kind, numbers, M, Q, base)
@@ -95,9 +93,7 @@ def judge(equations: Equations, rows: list[Order]) -> Stability:
             for base in blocks:
                 low = minima(kind, numbers, order, base)
                 found = _responses(kind, numbers, *order, base, low.chi)
-                means = envelope.averages(
-                    kind, numbers, *order, base, low.chi, low.chi, np.zeros_like(low.gap)
-                )
+                means = envelope.averages(kind, numbers, *order, base, low.chi, low.chi, np.zeros_like(low.gap))
                 part = probability / len(blocks)
                 square = square + part * np.asarray(found.square)
                 trace = trace + part * np.diagonal(np.asarray(found.trace))

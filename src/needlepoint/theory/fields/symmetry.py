@@ -37,7 +37,8 @@ def patterns(task: SequenceTask, model: FieldModel) -> list[Pattern]:
             tuple(tuple(-1 if t in teachers else 1 for _, teachers in generators) for t in task.teachers),
         )
         held = [t for i, t in enumerate(task.teachers) if made.M[:, i].any()]
-        found.append(Pattern(made.columns, made.teachers, " and ".join(held) if pairs else "unique"))
+        gauges = tuple(tuple(-1 if g in columns else 1 for g in model.group_of) for columns in even_model)
+        found.append(Pattern(made.columns, made.teachers, " and ".join(held) if pairs else "unique", gauges))
     return found
 
 
@@ -53,7 +54,9 @@ def model_parity(model: FieldModel, task: SequenceTask, flip: tuple[str, ...]) -
     rng = np.random.default_rng(0)
     fields = rng.standard_normal((_TRIES, task.tokens, len(signs)))
     output = jax.vmap(lambda f: jnp.asarray(model.outputs(f)))
-    return _parity(output(fields * signs), output(fields), f"{type(model).__name__}.flips: changing the signs of {flip}")
+    return _parity(
+        output(fields * signs), output(fields), f"{type(model).__name__}.flips: changing the signs of {flip}"
+    )
 
 
 def task_parity(task: SequenceTask, flip: tuple[str, ...]) -> int:

@@ -17,6 +17,7 @@ from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.results import Prediction
 from needlepoint.core.status import Status
 from needlepoint.learners import Ridge
+from needlepoint.losses import Square
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.location.ridge.accuracy import ACCURACY
@@ -26,8 +27,13 @@ from needlepoint.theory.location.ridge.solutions import Solution
 from needlepoint.theory.location.ridge.solving import TOLERANCE, solve
 
 
-@rule("predict", SpikedSLR, KeyValueAttention, Ridge)
-@rule("predict", MaxSLR, KeyValueAttention, Ridge)
+def _answers(task: SingleLocation, model: KeyValueAttention, learner: Ridge) -> bool:
+    """Return whether the equations of this module are for the question: the square error, and one spread."""
+    return learner.loss == Square() and task.label_var == 1.0
+
+
+@rule("predict", SpikedSLR, KeyValueAttention, Ridge, when=_answers)
+@rule("predict", MaxSLR, KeyValueAttention, Ridge, when=_answers)
 def predict_ridge(
     task: SingleLocation, model: KeyValueAttention, learner: Ridge, options: PredictionOptions
 ) -> Prediction:
@@ -108,8 +114,6 @@ def require_ridge(task: SingleLocation, model: KeyValueAttention) -> None:
         raise NoTheory(f"no rule for Ridge with {model!r} (a penalty chooses the norms); unit_norm=False has one.")
     if model.free_constants():
         raise InvalidParameter(f"{model!r}: {model.free_constants()[0]} is None; Ridge needs its value.")
-    if task.label_var != 1.0:
-        raise NoTheory(f"no replica-symmetric equations for {task!r}; relevant_std=1 has them.")
 
 
 def prediction(

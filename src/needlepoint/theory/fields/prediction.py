@@ -1,0 +1,124 @@
+"""Ridge training for any field law and output: the replica-symmetric prediction, and whether to trust it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from needlepoint.core.dispatch import rule
+from needlepoint.core.errors import InvalidParameter, NoTheory
+from needlepoint.core.estimates import Estimate
+from needlepoint.core.options import PredictionOptions
+from needlepoint.core.overlaps import as_overlaps, flat_overlaps, result_names
+from needlepoint.core.results import Prediction
+from needlepoint.core.status import Status
+from needlepoint.learners import Ridge
+from needlepoint.losses import Square
+from needlepoint.models.fields import FieldModel, informed
+from needlepoint.tasks.sequence import SequenceTask, noise_var_of
+from needlepoint.theory.fields.accuracy import ACCURACY
+from needlepoint.theory.fields.declared import check_declarations
+from needlepoint.theory.fields.envelope import freedom
+from needlepoint.theory.fields.law import parts
+from needlepoint.theory.fields.solutions import Solution, solve
+
+
+@rule("predict", SequenceTask, FieldModel, Ridge)
+def predict_fields(task: SequenceTask, model: FieldModel, learner: Ridge, options: PredictionOptions) -> Prediction:
+    """Return the branch of lowest energy of eq:field-equations; notes say what makes it doubtful."""
+    require(task, model, learner)
+    penalties = model.penalties(learner.lam)
+    found = solve(
+        task,
+        model,
+        learner.loss,
+        learner.alpha,
+        penalties,
+        informed(task, model),
+        start=learner.start,
+        tol=options.tol,
+        seed=options.seed,
+        progress=options.progress,
+    )
+    return prediction(task, model, learner, options, found)
+
+
+def require(task: SequenceTask, model: FieldModel, learner: Ridge) -> None:
+    """Raise an error for questions that the equations do not cover, and for declarations that do not hold."""
+    name = type(model).__name__
+    if getattr(model, "unit_norm", False):
+        raise NoTheory(f"no rule for Ridge with {model!r} (a penalty chooses the norms); unit_norm=False has one.")
+    free = getattr(model, "free_constants", list)()
+    if free:
+        raise InvalidParameter(f"{model!r}: {free[0]} is None; Ridge needs its value.")
+    if isinstance(learner.lam, str):
+        raise NoTheory(
+            f"Ridge(lam='optimal'): best penalties are sought for KeyValueAttention on single-location tasks; for "
+            f"{type(task).__name__} with {name} give numbers, and compare a few."
+        )
+    model.penalties(learner.lam)
+    check_declarations(task, model, learner.loss)
+    most = max(freedom(part.kind) for part in parts(task, model, learner.loss))
+    if most > ACCURACY.large:
+        raise NoTheory(
+            f"{task!r} with {name}: every sequence is minimised over {most} fields, and beyond {ACCURACY.large} a "
+            "point takes longer than minutes; take fewer tokens or columns, or simulate."
+        )
+
+
+def prediction(
+    task: SequenceTask, model: FieldModel, learner: Ridge, options: PredictionOptions, found: list[Solution]
+) -> Prediction:
+    """Return the first of the solutions as a Prediction, with everything that speaks against it."""
+    best = found[0]
+    status, judged, notes, doubts = best.status, best.stability, (), []
+    if status is Status.NOISE_LIMITED:
+        notes += (f"the risk is known to {best.risk.error:.2g} with the most points that are worth it.",)
+    elif status is Status.MAX_STEPS:
+        notes += (f"the iteration stopped where it still moves by {best.residual:.1g}.",)
+    elif status is Status.UNBOUNDED:
+        notes += ("some weights are held neither by a penalty nor by the samples; give a small penalty (lam=1e-3).",)
+    for other in found[1:]:
+        where = (
+            f"{other.equations.pattern.name} branch" if other.equations.pattern.name != "unique" else "second solution"
+        )
+        notes += (
+            f"there is a {where} (from the {other.start} start) of energy {other.energy.value:.6g} against "
+            f"{best.energy.value:.6g}, risk {other.risk.value:.4g}.",
+        )
+    if judged is not None:
+        doubts = [*judged.doubts]
+        if doubts:
+            notes += (f"not to be trusted: {'; '.join(doubts)}.",)
+            status = status if status is Status.MAX_STEPS else Status.UNSTABLE
+    metrics = {"risk": best.risk}
+    noise = noise_var_of(task) if isinstance(learner.loss, Square) else None
+    if noise is not None and isinstance(learner.loss, Square):
+        metrics["excess_risk"] = best.risk - learner.loss.weight * noise
+    if best.error_rate is not None:
+        metrics["error_rate"] = best.error_rate
+    metrics |= {"train_loss": best.train_loss, "energy": best.energy}
+    if judged is not None:
+        metrics["jump_weight"] = Estimate(judged.jump_weight, 3 * judged.jump_error)
+    names = result_names(model.labels, task.teachers)
+    values = dict(zip(names, flat_overlaps(best.order.M, best.order.Q), strict=True))
+    errors = dict(zip(names, flat_overlaps(best.order_error.M, best.order_error.Q), strict=True))
+    pattern = best.equations.pattern.name
+    return Prediction(
+        task,
+        model,
+        learner,
+        metrics,
+        status=status,
+        overlaps=as_overlaps(values),
+        overlaps_error=errors,
+        branch=pattern if pattern != "unique" else best.start if len(found) > 1 else "unique",
+        notes=notes,
+        seed=options.seed,
+        resolved=(task, model, learner),
+        stable=None if judged is None else not doubts,
+        replicon=None if judged is None else judged.replicon,
+        residual=best.residual,
+        conjugates={
+            f"{name}_susceptibility": float(v) for name, v in zip(model.labels, np.diagonal(best.order.V), strict=True)
+        },
+    )
