@@ -54,6 +54,8 @@ RULES = {
     "location.dynamics.sgd_on_spheres": ("SpikedSLR", "OnlineSGD"),
     "location.dynamics.flow": ("SpikedSLR", "MaxSLR", "GradientFlow", "OnlineSGD"),
     "fields.prediction": ("SequenceTask", "Ridge"),
+    "fields.optimum": ("SequenceTask", "Population"),
+    "fields.flow": ("SequenceTask", "GradientFlow", "OnlineSGD"),
     "indexed.prediction": ("AttentionIndexed", "Ridge"),
     "indexed.bayes": ("AttentionIndexed", "BayesOptimal"),
 }
