@@ -4,20 +4,34 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import numpy as np
+
+from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.specs import Spec, real, spec
 
 
 class Loss(Spec):
     """Base of losses. `cost` takes a label and an output of one shape and returns a number.
 
-    `risk` and `train_loss` are means of `metric_scale` times the loss.
+    `risk` and `train_loss` are means of `metric_scale` times the loss. A loss with `signs` is for labels that are 1 or
+    -1; `error_rate` is then the share of outputs of the wrong sign.
     """
 
     family: ClassVar[str] = "loss"
     metric_scale: ClassVar[float] = 1.0
+    signs: ClassVar[bool] = False
 
     def cost(self, y: Any, f: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no cost(self, y, f)")
+
+    def check_labels(self, task: Spec, y: np.ndarray) -> None:
+        """Raise an error if labels of the task are not such as the loss is for."""
+        other = y[np.abs(y) != 1.0] if self.signs else y[:0]
+        if other.size:
+            raise InvalidParameter(
+                f"{self!r}: the labels must be 1 or -1, and one of {type(task).__name__} is {float(other.flat[0]):.6g}; "
+                "take a task with such labels, or loss=Square()."
+            )
 
 
 @spec
@@ -45,6 +59,8 @@ class Logistic(Loss):
     >>> ndl.Ridge(alpha=6, lam=0.3, loss=ndl.Logistic())
     Ridge(alpha=6.0, lam=0.3, loss=Logistic())
     """
+
+    signs: ClassVar[bool] = True
 
     def cost(self, y: Any, f: Any) -> Any:
         import jax

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -173,6 +173,38 @@ def flat_overlaps(M: np.ndarray, Q: np.ndarray) -> list[float]:
     """Return the entries of M (P, S) and Q (P, P) in the order of `overlap_names`."""
     pairs = itertools.combinations(range(len(Q)), 2)
     return [float(x) for x in (*np.ravel(M), *np.diagonal(Q), *(Q[i, j] for i, j in pairs))]
+
+
+_AS_SEVEN = {"key_on_key": "key", "value_on_value": "value"}
+
+
+def result_names(columns: Sequence[str], teachers: Sequence[str]) -> list[str]:
+    """Return the names under which results give the overlaps, in the order of `overlap_names`: those of `Overlaps` for
+    a key and a value with teachers of these names, else those of `FieldOverlaps`."""
+    names = overlap_names(columns, teachers)
+    seven = tuple(columns) == tuple(teachers) == ("key", "value")
+    return [_AS_SEVEN.get(name, name) for name in names] if seven else names
+
+
+def as_overlaps(named: Mapping[str, float]) -> Overlaps | FieldOverlaps:
+    """Return overlaps given by the names of `result_names`."""
+    return Overlaps(**named) if set(named) <= set(SEVEN) else FieldOverlaps(dict(named))
+
+
+def as_matrices(
+    overlaps: Overlaps | FieldOverlaps, columns: Sequence[str], teachers: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return M (P, S) and Q (P, P) of overlaps of either kind; names that are not those of the columns and teachers are
+    refused."""
+    if isinstance(overlaps, FieldOverlaps):
+        return overlaps.matrices(columns, teachers)
+    if tuple(columns) != ("key", "value") or tuple(teachers) != ("key", "value"):
+        raise InvalidParameter(
+            f"{overlaps!r}: Overlaps are for one key and one value; the columns here are {', '.join(columns)} and the "
+            f"teachers {', '.join(teachers)}: write FieldOverlaps({{{overlap_names(columns, teachers)[0]!r}: ...}})."
+        )
+    gram = overlaps.gram()
+    return gram[2:, :2], gram[2:, 2:]
 
 
 def frame_coordinates(five: np.ndarray, key_sq: Any = 1.0, value_sq: Any = 1.0) -> np.ndarray:

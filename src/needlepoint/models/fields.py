@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import numpy as np
+
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.lowering import Template, lower
 from needlepoint.core.specs import Spec
-from needlepoint.tasks.sequence import Fields
+from needlepoint.tasks.sequence import Fields, SequenceTask
 
 
 class FieldModel(Spec):
@@ -93,3 +95,20 @@ class FieldModel(Spec):
     @property
     def numbers(self) -> dict[str, float]:
         return lower(self)[1]
+
+
+def informed(task: SequenceTask, model: FieldModel) -> np.ndarray:
+    """Return the overlaps (P, S) of columns that start at the teachers.
+
+    A column takes the teacher of its name; `key1`, the first of several, takes `key` where no teacher is called `key1`.
+    A column without such a teacher takes the sum of all of them over the square root of their number.
+    """
+    teachers = task.teachers
+    overlaps = np.zeros((len(model.labels), len(teachers)))
+    for row, label, group in zip(overlaps, model.labels, model.group_of, strict=True):
+        wanted = group if label == f"{group}1" and label not in teachers else label
+        if wanted in teachers:
+            row[teachers.index(wanted)] = 1.0
+        else:
+            row[:] = len(teachers) ** -0.5
+    return overlaps
