@@ -71,6 +71,7 @@ RULES = {
     "location.descent": ("SpikedSLR", "ProjectedDescent"),
     "location.sgd_on_spheres": ("SpikedSLR", "OnlineSGD"),
     "location.free_norms": ("SpikedSLR", "MaxSLR", "GradientFlow", "OnlineSGD"),
+    "fields.training": ("SequenceTask", "Ridge"),
     "indexed.training": ("AttentionIndexed", "Ridge"),
     "indexed.bayes": ("AttentionIndexed", "BayesOptimal"),
 }

@@ -15,6 +15,7 @@ from needlepoint.core.overlaps import SEVEN, Overlaps, fix_gauge
 from needlepoint.core.results import Measurement, mean_estimate
 from needlepoint.core.status import Status
 from needlepoint.learners import Ridge
+from needlepoint.losses import Square
 from needlepoint.models.activations import Activation
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.simulation.location.ridge_amp import amp
@@ -58,8 +59,13 @@ class Run(NamedTuple):
     fitted: bool
 
 
-@rule("simulate", SpikedSLR, KeyValueAttention, Ridge)
-@rule("simulate", MaxSLR, KeyValueAttention, Ridge)
+def _squared_error(task: Any, model: Any, learner: Ridge) -> bool:
+    """Whether errors cost what eq:ridge says; `fields.training` has other losses."""
+    return learner.loss == Square()
+
+
+@rule("simulate", SpikedSLR, KeyValueAttention, Ridge, when=_squared_error)
+@rule("simulate", MaxSLR, KeyValueAttention, Ridge, when=_squared_error)
 @np.errstate(over="ignore", invalid="ignore")  # a run that overflows has an infinite energy, and the status says so
 def simulate_ridge(
     task: SingleLocation, model: KeyValueAttention, learner: Ridge, options: SimulationOptions
