@@ -184,6 +184,7 @@ class OnlineSGD(Descent):
     record_every: int = count(lo=1, default=1)
     d: int | None = count(lo=6, free=True, default=None, why="the Wishart law of a step needs d - 5 >= 1 directions")
     runs: int | None = count(lo=1, free=True, default=None)
+    loss: Loss = nested("loss", default=Square(), later=True, why="it says what an error costs")
 
     def check(self) -> None:
         if self.d is None:
@@ -206,6 +207,7 @@ class GradientFlow(Spec):
     time: float = real(lo=0.0, open_lo=True, largest=1e12, why="it is how long the flow runs")
     start: Any = nested("overlaps", many=True)
     record_every: float = real(lo=0.0, open_lo=True, why="it is the time between records")
+    loss: Loss = nested("loss", default=Square(), later=True, why="it says what an error costs")
 
     @property
     def given(self) -> tuple[Overlaps, ...]:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from needlepoint.core.errors import InvalidParameter, NoTheory, shown
+from needlepoint.core.errors import InvalidParameter, NoTheory, UnknownName, shown
 from needlepoint.core.kinds import is_traced, is_whole
 from needlepoint.core.specs import Spec
 
@@ -68,25 +68,45 @@ def load(
 
 
 def find(
-    verb: str, task: Spec, model: Spec | None, learner: Spec, load_all: Callable[[], None] | None = None
+    verb: str,
+    task: Spec,
+    model: Spec | None,
+    learner: Spec,
+    load_all: Callable[[], None] | None = None,
+    method: str | None = None,
 ) -> Callable[..., Any]:
     """Return the most specific rule; where there is none, raise NoTheory and name the nearest rules.
 
     Specific is the one whose types are the fewest steps of inheritance away in all. Of two that are equally far, the
     one with the nearer task wins, then the one with the nearer model.
     `load_all` fills the table where only a part of it was loaded; it is called before a rule is said to be missing.
+    `method` names one of the rules that apply by its folder, as `routes` gives them; None takes the first.
     """
+    if method is not None and load_all is not None:
+        load_all()
+    found = routes(verb, task, model, learner)
+    if not found and load_all is not None:
+        load_all()
+        found = routes(verb, task, model, learner)
+    if not found:
+        raise NoTheory(_miss(verb, (type(task), type(model), type(learner))))
+    if method is not None and method not in found:
+        raise UnknownName(f"method of {verb} for ({type(task).__name__}, {type(learner).__name__})", method, found)
+    return found[method or next(iter(found))]
+
+
+def routes(verb: str, task: Spec, model: Spec | None, learner: Spec) -> dict[str, Callable[..., Any]]:
+    """Return the rules of the table that answer this question, by the folder they live in, the most specific first."""
     asked = (type(task), type(model), type(learner))
     orders = [sum(distance) for distance in itertools.product(*(range(len(_lineage(t))) for t in asked))]
     lineages = itertools.product(*(_lineage(t) for t in asked))
+    found: dict[str, Callable[..., Any]] = {}
     for _, (a, b, c) in sorted(zip(orders, lineages, strict=True), key=lambda pair: pair[0]):
         key = (verb, a, b, c)
         if key in _RULES and (key not in _LIMITS or _LIMITS[key](task, model, learner)):
-            return _RULES[key]
-    if load_all is not None:
-        load_all()
-        return find(verb, task, model, learner)
-    raise NoTheory(_miss(verb, asked))
+            path = _RULES[key].__module__.split(".")
+            found.setdefault(path[2] if path[0] == "needlepoint" and len(path) > 2 else path[0], _RULES[key])
+    return found
 
 
 def check_question(verb: str, task: Any, model: Any, learner: Any, seed: Any) -> None:

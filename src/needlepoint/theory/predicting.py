@@ -21,6 +21,7 @@ def predict(
     tol: float | None = None,
     throw: bool = True,
     progress: Shown = None,
+    method: str | None = None,
 ) -> Prediction:
     """The answer of the theory; `model` may be None for BayesOptimal.
 
@@ -28,6 +29,8 @@ def predict(
     returned whatever its status. UNSTABLE is returned, with a note: solved, but not to be trusted. So is UNBOUNDED
     where the infimum is known. `seed` enters where the learner or the integration is random. What takes over two
     seconds shows its progress where a person is watching; `progress=False` silences it, True shows it everywhere.
+    `method` names the theory where there are several, "location" or "fields" (the rules that serve every SequenceTask);
+    None takes the most specific.
 
     >>> found = ndl.predict(ndl.SpikedSLR(2, snr=2.0), ndl.KeyValueAttention(ndl.Softmax()), ndl.Population())
     >>> f"{found.excess_risk.value:.6f}", found.ok
@@ -36,7 +39,7 @@ def predict(
     check_question("predict", task, model, learner, seed)
     check_tolerance("predict", tol)
     load_rules(task, learner)
-    rule = find("predict", task, model, learner, load_rules)
+    rule = find("predict", task, model, learner, load_rules, method)
     with watched("predict", progress) as update:
         prediction = rule(task, model, learner, PredictionOptions(seed, tol, update))
         update(1.0)

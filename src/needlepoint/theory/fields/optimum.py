@@ -28,7 +28,7 @@ from needlepoint.theory.fields.population import risks
 from needlepoint.theory.fields.rates import Pull
 from needlepoint.theory.fields.symmetry import patterns
 
-_SEARCHED = 11  # log2 of the points on which the optimum is sought
+_SEARCHED = 13  # log2 of the points on which the optimum is sought
 _SCRAMBLES = 4  # whose optima are compared
 _STARTS = 6  # random starts beside the informed one
 _FAR = 1e3  # a norm beyond this is on its way to infinity
