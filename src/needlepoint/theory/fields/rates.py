@@ -18,7 +18,8 @@ from needlepoint.tasks.sequence import SequenceTask
 from needlepoint.theory.fields.law import Kind, Numbers, Part, parts, with_roots
 
 LOG2_POINTS, SCRAMBLES = 13, 8
-"""Points of each scrambling, and scramblings: with four of 2^12 three standard errors were too little for slow modes."""
+"""Points of each scrambling, and scramblings: with four of 2^12, three standard errors were too little for slow
+modes."""
 
 
 class Rates(NamedTuple):

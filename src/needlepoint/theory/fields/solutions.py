@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from needlepoint.numerics.fixed_points import FixedPoints
 from needlepoint.tasks.sequence import SequenceTask
 from needlepoint.theory.fields.accuracy import ACCURACY
 from needlepoint.theory.fields.equations import Equations, starting_points
-from needlepoint.theory.fields.order import Order
+from needlepoint.theory.fields.order import Order, Pattern
 from needlepoint.theory.fields.population import estimate, losses, risks
 from needlepoint.theory.fields.stability import Stability, judge
 from needlepoint.theory.fields.symmetry import patterns
@@ -77,10 +78,14 @@ def solve(
     tol: float | None = None,
     seed: int = 0,
     progress: Progress = silent,
+    phases: Sequence[Pattern] | None = None,
 ) -> list[Solution]:
-    """Return the branches with their stability, the one of lowest energy first; unsolved ones come last."""
+    """Return the branches with their stability, the one of lowest energy first; unsolved ones come last.
+
+    `phases` are the patterns in which solutions are sought, all if it is None.
+    """
     found: list[Solution] = []
-    phases = patterns(task, model)
+    phases = phases or patterns(task, model)
     wanted = {"both": ("uninformed", "informed"), "random": ("uninformed",), "informed": ("informed",)}[start]
     for number, pattern in enumerate(phases):
         coarse = Equations(task, model, loss, alpha, penalties, pattern, ACCURACY.coarse, 1, seed)
