@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "needlepoint"
 LEVELS = (
     {"core"},
     {"numerics"},
-    {"tasks", "models", "learners"},
+    {"tasks", "models", "losses", "learners"},
     {"channels", "specs_by_name"},
     {"theory", "simulation"},
     {"studies"},

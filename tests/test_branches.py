@@ -17,7 +17,12 @@ from needlepoint.core.specs import lookup, names
 
 SOURCE = Path(needlepoint.__file__).parent
 
-TASKS = {"SingleLocation", "SequenceTask", "SpikedSLR", "MaxSLR", "AttentionIndexed", "spiked", "max"}
+TASKS = {"SingleLocation", "SequenceTask", "SpikedSLR", "MaxSLR", "AttentionIndexed", "spiked", "max"} | {
+    "SeveralSLR",
+    "Needles",
+    "SignSLR",
+    "PositionalSemantic",
+}
 ACTIVATIONS = {
     "Activation",
     "KernelActivation",
@@ -26,6 +31,7 @@ ACTIVATIONS = {
     "Erf",
     "Linear",
     "Softmax",
+    "SoftmaxOne",
     "Softplus",
     "elementwise",
     "kernel",

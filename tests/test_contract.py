@@ -163,6 +163,7 @@ def test_theory_and_simulation_answer_the_same_questions():
 
 ACTIVATIONS = {
     "Softmax": ndl.Softmax(),
+    "SoftmaxOne": ndl.SoftmaxOne(),
     "Softplus": ndl.Softplus(),
     "Linear": ndl.Linear(),
     "Erf": ndl.Erf(1.0, shift=None, offset=1.0),

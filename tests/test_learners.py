@@ -57,7 +57,7 @@ def flow(**changes):
         (lambda: flow(time=math.inf), "time must be"),
         (lambda: flow(record_every=0.0), "record_every must be"),
         (lambda: flow(start=()), "empty"),
-        (lambda: flow(start="sphere"), "start must be one of Overlaps"),
+        (lambda: flow(start="sphere"), "start must be one of FieldOverlaps, Overlaps"),
         (lambda: flow(record_every=1e-9).record_times(), "at most 10,000,000 records"),
         (lambda: ndl.Population("somewhere"), "within must be"),
         (lambda: ndl.BayesOptimal(alpha=0.0), "alpha must be"),

@@ -86,8 +86,8 @@ if TYPE_CHECKING:
     from needlepoint.tasks.targets import PowerLaw as PowerLaw
     from needlepoint.tasks.targets import Wishart as Wishart
     from needlepoint.theory.comparing import compare as compare
-    from needlepoint.theory.fields.branches import energy_crossing as energy_crossing
-    from needlepoint.theory.fields.branches import field_branches as field_branches
+    from needlepoint.theory.fields.ridge.branches import energy_crossing as energy_crossing
+    from needlepoint.theory.fields.ridge.branches import field_branches as field_branches
     from needlepoint.theory.indexed.power_laws import Directions as Directions
     from needlepoint.theory.indexed.power_laws import Exponents as Exponents
     from needlepoint.theory.indexed.power_laws import learning_exponents as learning_exponents
@@ -161,7 +161,7 @@ _HOMES = {
     "tasks.single_location": ("MaxSLR", "SpikedSLR"),
     "tasks.targets": ("Eigenvalues", "PowerLaw", "Wishart"),
     "theory.comparing": ("compare",),
-    "theory.fields.branches": ("energy_crossing", "field_branches"),
+    "theory.fields.ridge.branches": ("energy_crossing", "field_branches"),
     "theory.indexed.power_laws": ("Directions", "Exponents", "learning_exponents", "recovered_directions"),
     "theory.indexed.thresholds": ("Thresholds", "thresholds"),
     "theory.location.bayes.samples": ("Branch", "bayes_branches"),

@@ -204,7 +204,7 @@ def test_a_message_of_many_lines_is_one_line():
 @pytest.mark.parametrize("thing", [3, None, "softmax", (softmax,), [softmax]])
 def test_what_is_not_a_function_is_refused(thing):
     refused(lambda: ndl.activation("mine")(thing), repr(thing), "is not a function from scores (L,) to weights (L,)")
-    refused(lambda: ndl.KeyValueAttention(thing), "activation must be one of Erf, Linear, Softmax, Softplus")
+    refused(lambda: ndl.KeyValueAttention(thing), "activation must be one of Erf, Linear, Softmax, SoftmaxOne")
 
 
 @pytest.mark.exact

@@ -236,6 +236,8 @@ class NamedNumbers(Kind):
     def coerce(self, value: Any, where: str) -> tuple[tuple[str, float], ...]:
         try:
             pairs = cast("Mapping[Any, Any]", value).items() if isinstance(value, Mapping) else value
+            if isinstance(value, list):  # a specification that was stored is a dictionary
+                raise TypeError
             found = {name: float(x) + 0.0 for name, x in cast("Iterable[tuple[Any, Any]]", pairs)}
             if not all(isinstance(name, str) and math.isfinite(x) for name, x in found.items()):
                 raise ValueError

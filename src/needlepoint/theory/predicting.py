@@ -56,7 +56,7 @@ RULES = {
     "location.dynamics.descent": ("SpikedSLR", "ProjectedDescent"),
     "location.dynamics.sgd_on_spheres": ("SpikedSLR", "OnlineSGD"),
     "location.dynamics.flow": ("SpikedSLR", "MaxSLR", "GradientFlow", "OnlineSGD"),
-    "fields.prediction": ("SequenceTask", "Ridge"),
+    "fields.ridge.prediction": ("SequenceTask", "Ridge"),
     "fields.optimum": ("SequenceTask", "Population"),
     "fields.flow": ("SequenceTask", "GradientFlow", "OnlineSGD"),
     "indexed.prediction": ("AttentionIndexed", "Ridge"),

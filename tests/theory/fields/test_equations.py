@@ -9,9 +9,9 @@ import pytest
 import needlepoint as ndl
 from needlepoint.models.fields import informed
 from needlepoint.theory.fields import envelope
-from needlepoint.theory.fields.equations import Equations, minima, starting_points
 from needlepoint.theory.fields.law import fields, normals
 from needlepoint.theory.fields.order import Order, Pattern
+from needlepoint.theory.fields.ridge.equations import Equations, minima, starting_points
 from needlepoint.theory.fields.symmetry import patterns
 
 SOFTMAX = ndl.KeyValueAttention(ndl.Softmax())

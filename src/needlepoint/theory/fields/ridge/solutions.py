@@ -16,10 +16,10 @@ from needlepoint.models.fields import FieldModel
 from needlepoint.numerics.fixed_points import FixedPoints
 from needlepoint.tasks.sequence import SequenceTask
 from needlepoint.theory.fields.accuracy import ACCURACY
-from needlepoint.theory.fields.equations import Equations, starting_points
 from needlepoint.theory.fields.order import Order, Pattern
 from needlepoint.theory.fields.population import estimate, losses, risks
-from needlepoint.theory.fields.stability import Stability, judge
+from needlepoint.theory.fields.ridge.equations import Equations, starting_points
+from needlepoint.theory.fields.ridge.stability import Stability, judge
 from needlepoint.theory.fields.symmetry import patterns
 
 

@@ -13,9 +13,9 @@ import numpy as np
 from needlepoint.numerics.arrays import Array
 from needlepoint.theory.fields import envelope
 from needlepoint.theory.fields.accuracy import ACCURACY
-from needlepoint.theory.fields.equations import Equations, minima
 from needlepoint.theory.fields.law import Kind, Numbers, fields, normals
 from needlepoint.theory.fields.order import Order
+from needlepoint.theory.fields.ridge.equations import Equations, minima
 
 JUMPS, SHARE = 0.15, 0.03
 """A solution is not trusted if its jump weight exceeds JUMPS by three standard errors and its jump share exceeds SHARE:

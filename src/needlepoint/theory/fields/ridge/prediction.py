@@ -19,7 +19,7 @@ from needlepoint.theory.fields.accuracy import ACCURACY
 from needlepoint.theory.fields.declared import check_declarations
 from needlepoint.theory.fields.envelope import freedom
 from needlepoint.theory.fields.law import parts
-from needlepoint.theory.fields.solutions import Solution, solve
+from needlepoint.theory.fields.ridge.solutions import Solution, solve
 
 
 @rule("predict", SequenceTask, FieldModel, Ridge)

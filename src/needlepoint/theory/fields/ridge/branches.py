@@ -15,8 +15,8 @@ from needlepoint.learners import Ridge
 from needlepoint.models.fields import FieldModel, informed
 from needlepoint.numerics.precision import float64
 from needlepoint.tasks.sequence import SequenceTask
-from needlepoint.theory.fields.prediction import prediction, require
-from needlepoint.theory.fields.solutions import solve
+from needlepoint.theory.fields.ridge.prediction import prediction, require
+from needlepoint.theory.fields.ridge.solutions import solve
 from needlepoint.theory.fields.symmetry import patterns
 
 
