@@ -29,8 +29,8 @@ class Loss(Spec):
         other = y[np.abs(y) != 1.0] if self.signs else y[:0]
         if other.size:
             raise InvalidParameter(
-                f"{self!r}: the labels must be 1 or -1, and one of {type(task).__name__} is {float(other.flat[0]):.6g}; "
-                "take a task with such labels, or loss=Square()."
+                f"{self!r}: labels must be 1 or -1, and {type(task).__name__} has the label {float(other.flat[0]):.6g}; take "
+                "a task with such labels, or loss=Square()."
             )
 
 

@@ -56,6 +56,10 @@ class FieldTrainingAccuracy:
     amp_damping: float = 0.5
     """Share of the old state; undamped, modes that the pattern of V leaves out grow and single sequences oscillate."""
 
+    amp_least: float = 0.5
+    """Least curvature that a column is given, as a share of the least penalty; at a minimum it is above the penalty
+    but for columns whose fields the loss bends down."""
+
     newton_steps: int = 60
     """Most steps of the search for a sequence's reply; most need fewer than ten."""
 

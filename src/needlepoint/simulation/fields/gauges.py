@@ -71,7 +71,7 @@ def _changes(model: FieldModel) -> Iterator[Gauge]:
 def _orders(groups: tuple[str, ...]) -> Iterator[tuple[int, ...]]:
     """Return the exchanges of columns; the first is none. More of a kind than 5 stay in their order."""
     counts = {name: groups.count(name) for name in groups}
-    sizes = sorted({c for c in counts.values() if 1 < c and math.factorial(c) <= 120})
+    sizes = sorted({c for c in counts.values() if c > 1 and math.factorial(c) <= 120})
     for chosen in itertools.product(*(itertools.permutations(range(c)) for c in sizes)):
         by_size = dict(zip(sizes, chosen, strict=True))
         order: list[int] = []
