@@ -170,7 +170,8 @@ class OnlineSGD(Descent):
     """Steps of `lr` on the mean of (y - f)^2 over a fresh batch: projected and normalised for a model on unit
     spheres (eq:sgd), as they are for one with free norms, whose limit is eq:location-sgd at eta = 2 d lr.
 
-    The law of a step depends on d, so `d` is needed for every start; d >= 6.
+    The law of a step depends on d, so `d` is needed for every start; d >= 6. With another `loss` the steps are on its
+    mean in the units of `risk`.
 
     >>> ndl.OnlineSGD(lr=0.01, steps=100, batch=5, start="sphere", d=50, runs=4)
     OnlineSGD(lr=0.01, steps=100, batch=5, start='sphere', d=50, runs=4)
@@ -184,6 +185,7 @@ class OnlineSGD(Descent):
     record_every: int = count(lo=1, default=1)
     d: int | None = count(lo=6, free=True, default=None, why="the Wishart law of a step needs d - 5 >= 1 directions")
     runs: int | None = count(lo=1, free=True, default=None)
+    loss: Loss = nested("loss", default=Square(), later=True, why="it says what an error costs")
 
     def check(self) -> None:
         if self.d is None:
@@ -195,7 +197,8 @@ class OnlineSGD(Descent):
 class GradientFlow(Spec):
     """dk/dt = -grad_k R / 2 and dv/dt = -grad_v R / 2 up to `time`, with free norms (eq:location-flow).
 
-    `start` is an Overlaps or a tuple of them; the state is recorded at multiples of `record_every` and at the end.
+    `start` is an Overlaps or a tuple of them; the state is recorded at multiples of `record_every` and at the end. R is
+    the risk, with another `loss` the mean of that one in the units of `risk`.
 
     >>> ndl.GradientFlow(5.0, ndl.Overlaps(0.1, 0.1), 0.5)
     GradientFlow(time=5.0, start=Overlaps(key=0.1, value=0.1), record_every=0.5)
@@ -206,6 +209,7 @@ class GradientFlow(Spec):
     time: float = real(lo=0.0, open_lo=True, largest=1e12, why="it is how long the flow runs")
     start: Any = nested("overlaps", many=True)
     record_every: float = real(lo=0.0, open_lo=True, why="it is the time between records")
+    loss: Loss = nested("loss", default=Square(), later=True, why="it says what an error costs")
 
     @property
     def given(self) -> tuple[Overlaps, ...]:

@@ -43,11 +43,6 @@ class FieldTrainingAccuracy:
     most_gauges: int = 4096
     """Most changes that are tried; with more columns than that allows, signs are tried by kinds of columns."""
 
-    # fresh.py
-
-    chunk: int = 1 << 16
-    """Sequences tested at once. They are drawn in the few dimensions of the teachers and the weights."""
-
     # amp.py
 
     amp_steps: int = 600
