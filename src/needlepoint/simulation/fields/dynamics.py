@@ -249,7 +249,7 @@ def _advance(
 def _losses(kinds: Kinds, numbers: Any, x: Any, y: Any, weights: Any) -> Any:
     """Return the losses of sequences (n, length, d), in the units of `risk`, (n,)."""
     one = functools.partial(local_loss, kinds, numbers)
-    return kinds[1].value.metric_scale * jax.vmap(one)(x @ weights.T, y)
+    return kinds[1].bind(numbers[1]).metric_scale * jax.vmap(one)(x @ weights.T, y)
 
 
 @functools.partial(jax.jit, static_argnums=0)
