@@ -170,7 +170,8 @@ class OnlineSGD(Descent):
     """Steps of `lr` on the mean of (y - f)^2 over a fresh batch: projected and normalised for a model on unit
     spheres (eq:sgd), as they are for one with free norms, whose limit is eq:location-sgd at eta = 2 d lr.
 
-    The law of a step depends on d, so `d` is needed for every start; d >= 6.
+    The law of a step depends on d, so `d` is needed for every start; d >= 6. With another `loss` the steps are on its
+    mean in the units of `risk`.
 
     >>> ndl.OnlineSGD(lr=0.01, steps=100, batch=5, start="sphere", d=50, runs=4)
     OnlineSGD(lr=0.01, steps=100, batch=5, start='sphere', d=50, runs=4)
@@ -196,7 +197,8 @@ class OnlineSGD(Descent):
 class GradientFlow(Spec):
     """dk/dt = -grad_k R / 2 and dv/dt = -grad_v R / 2 up to `time`, with free norms (eq:location-flow).
 
-    `start` is an Overlaps or a tuple of them; the state is recorded at multiples of `record_every` and at the end.
+    `start` is an Overlaps or a tuple of them; the state is recorded at multiples of `record_every` and at the end. R is
+    the risk, with another `loss` the mean of that one in the units of `risk`.
 
     >>> ndl.GradientFlow(5.0, ndl.Overlaps(0.1, 0.1), 0.5)
     GradientFlow(time=5.0, start=Overlaps(key=0.1, value=0.1), record_every=0.5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from needlepoint.core.overlaps import Overlaps
+from needlepoint.core.overlaps import FieldOverlaps, Overlaps
 from needlepoint.core.results import Progress, silent
 
 
@@ -37,6 +37,6 @@ class SimulationOptions:
     d: int
     repeats: int
     seed: int = 0
-    overlaps: Overlaps | None = None
+    overlaps: Overlaps | FieldOverlaps | None = None
     samples: int = 20_000
     progress: Progress = silent

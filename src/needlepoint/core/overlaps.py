@@ -191,6 +191,14 @@ def as_overlaps(named: Mapping[str, float]) -> Overlaps | FieldOverlaps:
     return Overlaps(**named) if set(named) <= set(SEVEN) else FieldOverlaps(dict(named))
 
 
+def as_seven(overlaps: Overlaps | FieldOverlaps) -> Overlaps:
+    """Return overlaps of a key and a value with teachers of these names as the seven."""
+    if isinstance(overlaps, Overlaps):
+        return overlaps
+    M, Q = overlaps.matrices(("key", "value"), ("key", "value"))
+    return Overlaps(M[0, 0], M[1, 1], M[1, 0], M[0, 1], Q[0, 1], Q[0, 0], Q[1, 1])
+
+
 def as_matrices(
     overlaps: Overlaps | FieldOverlaps, columns: Sequence[str], teachers: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -60,12 +60,14 @@ class Trajectory:
 
     @property
     def distance_to_manifold(self) -> np.ndarray:
-        """Return sqrt(theta^2 + eta^2 + rho^2), (runs, records)."""
+        """Return sqrt(theta^2 + eta^2 + rho^2), (runs, records); NaN for overlaps of other names."""
+        if not set(OFF_MANIFOLD) <= set(self.overlaps):
+            return np.full(self.excess_risk.shape, np.nan)
         return np.sqrt(sum(self.overlaps[name] ** 2 for name in OFF_MANIFOLD))
 
-    def end(self, run: int = 0) -> Overlaps:
+    def end(self, run: int = 0) -> Overlaps | FieldOverlaps:
         """Return the overlaps of one run at the last record."""
-        return Overlaps(**{name: float(x[run, -1]) for name, x in self.overlaps.items()})
+        return as_overlaps({name: float(x[run, -1]) for name, x in self.overlaps.items()})
 
     def shares(self) -> dict[str, int]:
         """Return how many runs ended on each branch, by its name."""

@@ -6,7 +6,7 @@ from needlepoint.core.dispatch import check_question, check_untraced, find, load
 from needlepoint.core.errors import InvalidParameter, shown
 from needlepoint.core.kinds import is_whole
 from needlepoint.core.options import SimulationOptions
-from needlepoint.core.overlaps import Overlaps
+from needlepoint.core.overlaps import FieldOverlaps, Overlaps
 from needlepoint.core.progress import Shown, watched
 from needlepoint.core.results import Measurement
 from needlepoint.core.specs import Spec
@@ -22,7 +22,7 @@ def simulate(
     d: int,
     repeats: int,
     seed: int = 0,
-    overlaps: Overlaps | None = None,
+    overlaps: Overlaps | FieldOverlaps | None = None,
     samples: int = 20_000,
     progress: Shown = None,
 ) -> Measurement:
@@ -42,8 +42,11 @@ def simulate(
         if not is_whole(value) or value < lowest:
             raise InvalidParameter(f"simulate({name}={shown(value)}): {name} must be a whole number >= {lowest}.")
     check_question("simulate", task, model, learner, seed)
-    if overlaps is not None and not isinstance(overlaps, Overlaps):
-        raise InvalidParameter(f"simulate(overlaps={shown(overlaps)}): write it as Overlaps(key=..., value=...).")
+    if overlaps is not None and not isinstance(overlaps, (Overlaps, FieldOverlaps)):
+        raise InvalidParameter(
+            f"simulate(overlaps={shown(overlaps)}): write it as Overlaps(key=..., value=...), or for other columns as "
+            "FieldOverlaps({name: number})."
+        )
     if overlaps is not None and type(learner).__name__ != "Population":
         raise InvalidParameter(f"simulate(overlaps=...): {type(learner).__name__} chooses its weights; leave it out.")
     wanted = getattr(learner, "d", None)
@@ -72,6 +75,8 @@ RULES = {
     "location.sgd_on_spheres": ("SpikedSLR", "OnlineSGD"),
     "location.free_norms": ("SpikedSLR", "MaxSLR", "GradientFlow", "OnlineSGD"),
     "fields.training": ("SequenceTask", "Ridge"),
+    "fields.risks": ("SequenceTask", "Population"),
+    "fields.dynamics": ("SequenceTask", "GradientFlow", "OnlineSGD"),
     "indexed.training": ("AttentionIndexed", "Ridge"),
     "indexed.bayes": ("AttentionIndexed", "BayesOptimal"),
 }

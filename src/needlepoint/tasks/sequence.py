@@ -209,15 +209,13 @@ def noise_var_of(task: SequenceTask) -> float | None:
 
     It is tried on a few random fields.
     """
-    import jax.numpy as jnp
-
     rng = np.random.default_rng(0)
     slope: np.ndarray | None = None
     for length in sorted({task.shortest, task.longest}):
         one = task.at(length)
         for fields in rng.standard_normal((_NOISE_TRIALS, length, len(task.teachers))):
             place = int(rng.integers(one.places()))
-            at = [np.asarray(one.labelled(jnp.asarray(fields), place, a), float) for a in (0.0, 1.0, -0.5)]
+            at = [np.asarray(one.labelled(fields, place, a), float) for a in (0.0, 1.0, -0.5)]
             slope = at[1] - at[0] if slope is None else slope
             size = 1e-9 * (1.0 + float(np.max(np.abs(at))))
             for a, y in zip((1.0, -0.5), at[1:], strict=True):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from needlepoint.core.estimates import Estimate
-from needlepoint.core.overlaps import FIVE, SEVEN, Overlaps, fix_gauge
+from needlepoint.core.overlaps import FIVE, SEVEN, as_overlaps, fix_gauge
 from needlepoint.core.results import Trajectory, stratified_estimate
 from needlepoint.core.status import Status
 
@@ -43,10 +43,17 @@ def named(paths: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def summarise(
-    trajectory: Trajectory, noise_var: float, *, gauge: bool, starts: int = 1, numerical: dict[str, float] | None = None
+    trajectory: Trajectory,
+    noise_var: float | None,
+    *,
+    gauge: bool,
+    starts: int = 1,
+    numerical: dict[str, float] | None = None,
 ) -> dict[str, Any]:
     """Return metrics and mean overlaps at the last record, as keyword arguments of a result.
 
+    noise_var  what noisy labels add to the excess risk; None where there is no excess risk, and the trajectory has the
+               risk in its place
     gauge      True where the risk does not depend on the sign of (k, v) and the runs chose it at random (random starts,
                odd activation): the sign is then fixed run by run before averaging
     starts     runs come in this many equal groups, one per given start; the spread between groups is no error
@@ -62,7 +69,8 @@ def summarise(
         at = trajectory.steps[first]
         when = f"step {at}" if np.issubdtype(trajectory.steps.dtype, np.integer) else f"time {at:.6g}"
         note = f"{int((~finite).sum())} of {trajectory.runs} runs diverged; run {run} before {when}."
-        nothing = {name: Estimate(np.nan, np.inf) for name in ("risk", "excess_risk")}
+        names = ("risk",) if noise_var is None else ("risk", "excess_risk")
+        nothing = {name: Estimate(np.nan, np.inf) for name in names}
         return {"metrics": nothing, "status": Status.DIVERGED, "notes": (note,), "trajectory": trajectory}
     end = trajectory.excess_risk[:, -1]
     paths = fix_gauge(trajectory.overlaps) if gauge else trajectory.overlaps
@@ -74,10 +82,10 @@ def summarise(
         excess = Estimate(float(np.mean(end)), numerical["excess_risk"])
         errors = {name: numerical[name] for name in overlaps}
     return {
-        "metrics": {"risk": excess + noise_var, "excess_risk": excess},
+        "metrics": {"risk": excess} if noise_var is None else {"risk": excess + noise_var, "excess_risk": excess},
         "status": Status.FINISHED,
         "notes": (*_still_moving(trajectory), *_risen(trajectory)),
-        "overlaps": Overlaps(**{name: float(np.mean(x)) for name, x in overlaps.items()}),
+        "overlaps": as_overlaps({name: float(np.mean(x)) for name, x in overlaps.items()}),
         "overlaps_error": errors,
         "trajectory": trajectory,
     }

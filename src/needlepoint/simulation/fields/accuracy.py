@@ -43,11 +43,6 @@ class FieldTrainingAccuracy:
     most_gauges: int = 4096
     """Most changes that are tried; with more columns than that allows, signs are tried by kinds of columns."""
 
-    # fresh.py
-
-    chunk: int = 1 << 16
-    """Sequences tested at once. They are drawn in the few dimensions of the teachers and the weights."""
-
     # amp.py
 
     amp_steps: int = 600
@@ -55,6 +50,10 @@ class FieldTrainingAccuracy:
 
     amp_damping: float = 0.5
     """Share of the old state; undamped, modes that the pattern of V leaves out grow and single sequences oscillate."""
+
+    amp_least: float = 0.5
+    """Least curvature that a column is given, as a share of the least penalty; at a minimum it is above the penalty
+    but for columns whose fields the loss bends down."""
 
     newton_steps: int = 60
     """Most steps of the search for a sequence's reply; most need fewer than ten."""

@@ -23,7 +23,7 @@ def amp(problem: Problem, weights: np.ndarray) -> Minimum:
     s_l^2\,\partial g_l/\partial\omega_l$, $V = (r + A)^{-1}$ and $w\leftarrow V(Aw + X^\top g/d)$, damped.
 
     Its fixed points are stationary points of eq:field-ridge whatever V is. V keeps entries between columns of one kind
-    only: with entries between a key and a value it diverges. It stops where V would not be positive.
+    only: with entries between a key and a value it diverges. Far from a minimum A may be negative, and is raised.
     """
     r, d, damping = np.diag(problem.penalties), problem.d, ACCURACY.amp_damping
     pattern = same_kind(problem.model)
@@ -42,7 +42,10 @@ def amp(problem: Problem, weights: np.ndarray) -> Minimum:
             A -= pattern * responses.sum(axis=0) / d
             new.append(g)
         old = new
-        if not np.all(np.isfinite(pulled)) or not np.linalg.eigvalsh(r + A)[0] > 0:
+        if not (np.all(np.isfinite(pulled)) and np.all(np.isfinite(A))):
+            break
+        A = _not_below(r + A, ACCURACY.amp_least * float(np.min(problem.penalties))) - r
+        if not np.linalg.eigvalsh(r + A)[0] > 0:
             break
         target = np.linalg.solve(r + A, pulled + A @ weights)
         moved = float(np.linalg.norm((target - weights) / problem.units))
@@ -53,6 +56,12 @@ def amp(problem: Problem, weights: np.ndarray) -> Minimum:
         weights = damping * weights + (1 - damping) * target
         V = damping * V + (1 - damping) * np.linalg.inv(r + A)
     return problem.minimum(weights, step)._replace(converged=False)
+
+
+def _not_below(matrix: np.ndarray, least: float) -> np.ndarray:
+    """Return a symmetric matrix with the eigenvalues below `least` raised to it."""
+    values, vectors = np.linalg.eigh(matrix)
+    return matrix if values[0] >= least else (vectors * np.maximum(values, least)) @ vectors.T
 
 
 def same_kind(model: FieldModel) -> np.ndarray:

@@ -27,22 +27,16 @@ def fresh_metrics(
     samples: int,
 ) -> dict[str, float]:
     """Return `risk`, and what follows from it, for teachers (S, d) and weights (P, d), over `samples` fresh sequences
-    of each length.
-
-    Sequences are drawn in the span of teachers and weights: tokens are Gaussian, so that their other coordinates do not
-    enter.
-    """
-    coordinates = np.linalg.qr(np.concatenate([teachers, weights]).T)[1].T
-    inside = (coordinates[: len(teachers)], coordinates[len(teachers) :])
+    of each length."""
     kinds, numbers = kinds_and_numbers(model, loss)
-    chunk = min(samples, ACCURACY.chunk)
+    chunk = max(1, min(samples, ACCURACY.drawn_numbers // (task.longest * teachers.shape[1])))
     means = np.zeros(2)
     for length, probability in task.length_law:
         one = task.at(length)
         total = np.zeros(2)
         for i, start in enumerate(range(0, samples, chunk)):
             here = jax.random.fold_in(jax.random.fold_in(key, length), i)
-            found = np.stack(_losses(kinds, one.template, chunk, numbers, one.numbers, here, *inside))
+            found = np.stack(_losses(kinds, one.template, chunk, numbers, one.numbers, here, teachers, weights))
             total += found[:, : samples - start].sum(axis=1)
         means += probability * total / samples
     risk, wrong = (float(x) for x in means)
@@ -53,6 +47,15 @@ def fresh_metrics(
     if loss.signs:
         metrics["error_rate"] = wrong
     return metrics
+
+
+def in_their_span(teachers: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return teachers and weights in coordinates of the space that they span, at most (S, S + P) and (P, S + P).
+
+    Tokens are Gaussian, so that their other coordinates enter no output and need not be drawn.
+    """
+    coordinates = np.linalg.qr(np.concatenate([teachers, weights]).T)[1].T
+    return coordinates[: len(teachers)], coordinates[len(teachers) :]
 
 
 def noise_floor(task: SequenceTask, loss: Loss) -> float | None:

@@ -42,16 +42,20 @@ def gauges(model: FieldModel, length: int) -> list[Gauge]:
 
 
 def fix_gauge(weights: np.ndarray, teachers: np.ndarray, informed: np.ndarray, allowed: list[Gauge]) -> np.ndarray:
-    """Return the weights (P, d) in the gauge in which their overlaps with the teachers (S, d) are most like the
-    `informed` ones (P, S); of several that are equally like them, the one of largest sum."""
-    M = weights @ teachers.T
+    """Return the weights (P, d) in the gauge of `best_gauge` for their overlaps with the teachers (S, d)."""
+    return best_gauge(weights @ teachers.T, informed, allowed)(weights)
+
+
+def best_gauge(M: np.ndarray, informed: np.ndarray, allowed: list[Gauge]) -> Gauge:
+    """Return the gauge in which overlaps M (P, S) with the teachers are most like the `informed` ones (P, S); of
+    several that are equally like them, the one of largest sum."""
     tie = 1e-9 * float(np.linalg.norm(M)) * max(1.0, float(np.linalg.norm(informed)))
 
     def score(gauge: Gauge) -> tuple[float, float]:
         like = float(np.sum(gauge(M) * informed))
         return (round(like / tie) if tie > 0 else 0.0, float(np.sum(gauge(M))))
 
-    return max(allowed, key=score)(weights)
+    return max(allowed, key=score)
 
 
 def _changes(model: FieldModel) -> Iterator[Gauge]:

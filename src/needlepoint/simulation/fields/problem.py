@@ -40,7 +40,8 @@ class Minimum(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """eq:field-ridge on one data set. `weights` are (P, d), one row a column of the model; fields are (n, length, P)."""
+    """eq:field-ridge on one data set. `weights` are (P, d), a row for each column of the model; fields are (n,
+    length, P)."""
 
     model: FieldModel
     loss: Loss

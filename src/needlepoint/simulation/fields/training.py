@@ -17,7 +17,7 @@ from needlepoint.core.status import Status
 from needlepoint.learners import Ridge
 from needlepoint.models.fields import FieldModel, informed
 from needlepoint.simulation.fields.amp import amp
-from needlepoint.simulation.fields.fresh import fresh_metrics
+from needlepoint.simulation.fields.fresh import fresh_metrics, in_their_span
 from needlepoint.simulation.fields.gauges import Gauge, fix_gauge, gauges
 from needlepoint.simulation.fields.problem import Minimum, Problem, check_size, draw_problem
 from needlepoint.simulation.location.vectors import frames
@@ -109,7 +109,8 @@ def _run(
     trained = train(task, model, learner, options.d, options.seed, repeat)
     best, minima = trained.best, trained.minima
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(options.seed), repeat), 1 << 20)
-    metrics = fresh_metrics(task, model, learner.loss, trained.teachers, best.weights, key, options.samples)
+    inside = in_their_span(trained.teachers, best.weights)
+    metrics = fresh_metrics(task, model, learner.loss, *inside, key, options.samples)
     metrics |= {"train_loss": trained.problem.train_loss(best.weights), "energy": best.energy}
     if len(minima) > 1:
         metrics |= {f"energy_{start}": minimum.energy for start, minimum in minima.items()}

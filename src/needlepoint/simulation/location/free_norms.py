@@ -18,6 +18,7 @@ from needlepoint.core.options import SimulationOptions
 from needlepoint.core.overlaps import frame_coordinates
 from needlepoint.core.results import Measurement, Trajectory
 from needlepoint.learners import GradientFlow, OnlineSGD, record_steps
+from needlepoint.losses import squared_error
 from needlepoint.models.activations import Activation
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.simulation.location.accuracy import ACCURACY
@@ -25,7 +26,7 @@ from needlepoint.simulation.location.vectors import Vectors, starting_vectors
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 
 
-@rule("simulate", MaxSLR, KeyValueAttention, OnlineSGD)
+@rule("simulate", MaxSLR, KeyValueAttention, OnlineSGD, when=squared_error)
 def simulate_free_sgd(
     task: SingleLocation, model: KeyValueAttention, learner: OnlineSGD, options: SimulationOptions
 ) -> Measurement:
@@ -50,8 +51,8 @@ def simulate_free_sgd(
     return _measured(task, model, learner, options, np.array(marks), np.stack(history, axis=-1))
 
 
-@rule("simulate", SpikedSLR, KeyValueAttention, GradientFlow)
-@rule("simulate", MaxSLR, KeyValueAttention, GradientFlow)
+@rule("simulate", SpikedSLR, KeyValueAttention, GradientFlow, when=squared_error)
+@rule("simulate", MaxSLR, KeyValueAttention, GradientFlow, when=squared_error)
 def simulate_flow(
     task: SingleLocation, model: KeyValueAttention, learner: GradientFlow, options: SimulationOptions
 ) -> Measurement:

@@ -15,7 +15,7 @@ from needlepoint.core.overlaps import SEVEN, Overlaps, fix_gauge
 from needlepoint.core.results import Measurement, mean_estimate
 from needlepoint.core.status import Status
 from needlepoint.learners import Ridge
-from needlepoint.losses import Square
+from needlepoint.losses import squared_error
 from needlepoint.models.activations import Activation
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.simulation.location.ridge_amp import amp
@@ -59,13 +59,8 @@ class Run(NamedTuple):
     fitted: bool
 
 
-def _squared_error(task: Any, model: Any, learner: Ridge) -> bool:
-    """Whether errors cost what eq:ridge says; `fields.training` has other losses."""
-    return learner.loss == Square()
-
-
-@rule("simulate", SpikedSLR, KeyValueAttention, Ridge, when=_squared_error)
-@rule("simulate", MaxSLR, KeyValueAttention, Ridge, when=_squared_error)
+@rule("simulate", SpikedSLR, KeyValueAttention, Ridge, when=squared_error)
+@rule("simulate", MaxSLR, KeyValueAttention, Ridge, when=squared_error)
 @np.errstate(over="ignore", invalid="ignore")  # a run that overflows has an infinite energy, and the status says so
 def simulate_ridge(
     task: SingleLocation, model: KeyValueAttention, learner: Ridge, options: SimulationOptions

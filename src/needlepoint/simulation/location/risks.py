@@ -14,6 +14,7 @@ from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.lowering import lower
 from needlepoint.core.options import SimulationOptions
+from needlepoint.core.overlaps import as_seven
 from needlepoint.core.results import Measurement, mean_estimate
 from needlepoint.core.specs import Spec
 from needlepoint.core.status import Status
@@ -36,7 +37,7 @@ def simulate_attention(
             "simulate(..., Population()): overlaps= is needed, the weights to measure at "
             "(predict(...).overlaps are the best ones)."
         )
-    o = options.overlaps
+    o = as_seven(options.overlaps)
     if model.unit_norm and not o.unit:
         raise InvalidParameter(f"{o!r}: key_sq and value_sq must be 1 for a model with unit_norm=True.")
     rng = np.random.default_rng([options.seed, 5])
