@@ -58,6 +58,10 @@ class RidgeAccuracy:
     pooled_steps: int = 40
     """Most steps of `settle_pooled`."""
 
+    pooled_steps_dear: int = 12
+    """The same where the proximal map is not one-dimensional: each step is seven maps of all scramblings, and forty of
+    them took over ten minutes for answers that are flagged in any case."""
+
     jumping_step: float = 1e-3
     """Steps below this may stop shrinking: samples whose minima appear or vanish make the map jump slightly."""
 
