@@ -42,7 +42,8 @@ def finish(process, said=""):
     """Folder and value of a process that says on standard error one sentence that begins with `said`, or nothing."""
     out, err = process.communicate()
     assert process.returncode == 0, err
-    assert err.startswith(said) and err.count("\n") == bool(said), err
+    assert err.startswith(said)
+    assert err.count("\n") == bool(said), err
     folder, value = out.split()
     return folder, float(value)
 

@@ -497,27 +497,3 @@ def test_versions_are_recorded_after_a_full_disk(path):
         store.put(Unit([JOBS[0]]), [large(JOBS[0])])
         version = store.row(JOBS[0].id)["version"]
         assert store._one("SELECT document FROM versions WHERE id = ?", (version,)) == json.dumps(versions())
-
-
-def test_reading_leaves_nothing_beside_the_file(tmp_path):
-    """sqlite makes a log and shared memory even to read, which only a connection that may write can remove."""
-    path = tmp_path / "a.sqlite"
-    Store(path).close()
-    before = path.read_bytes()
-    with Store(path, create=False, readonly=True):
-        with Store(path, create=False, readonly=True):
-            pass
-    assert [p.name for p in tmp_path.iterdir()] == ["a.sqlite"]
-    assert path.read_bytes() == before
-
-
-def test_reading_leaves_the_log_of_a_writer_alone(tmp_path):
-    path = tmp_path / "a.sqlite"
-    with Store(path) as store:
-        with Store(path, create=False, readonly=True):
-            pass
-        with store._writing():
-            store._put_meta("a", "1")
-        with Store(path, create=False, readonly=True) as reader:
-            assert reader._one("SELECT value FROM meta WHERE key = 'a'") == "1"
-    assert [p.name for p in tmp_path.iterdir()] == ["a.sqlite"]

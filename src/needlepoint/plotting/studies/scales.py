@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-
 _CROSSES = {"MAX_STEPS": "X", "NOISE_LIMITED": "P", "DIVERGED": (4, 1, 0), "UNBOUNDED": (3, 1, 0)}
 _OTHER_CROSS = (5, 1, 0)
 GREY = "#555555"

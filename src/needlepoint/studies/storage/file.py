@@ -38,9 +38,7 @@ class StoreFile:
         self._stop = threading.Event()
         self._version: int | None = None
         self._sealed = True  # False for a store of schema 1 opened to read: it has no table of seals
-        self._litter = (
-            False  # whether reading has made a log and shared memory beside the file, to be removed at the end
-        )
+        self._litter = False  # whether reading has made files beside the store, to be removed at the end
         self._file: tuple[int, int] | None = None  # device and inode of the file, by which its removal is noticed
         if self.kept and (readonly or not create) and not Path(path).is_file():
             raise InvalidParameter(f"there is no store {self.path}.")
