@@ -103,11 +103,17 @@ class RidgeAccuracy:
     penalty_checks: int = 3
     """Most rounds in which independent scramblings correct the penalties."""
 
+    penalty_checks_most: int = 5
+    """The same where the risk may be above the least by more than half of its tolerance."""
+
     penalty_reach: float = 0.4
     """Distance of log penalties over which these rounds take differences of the risk."""
 
     penalty_finer: int = 1
     """Most doublings of the points of these rounds. What noise is left is stated with the answer."""
+
+    penalty_finest: int = 3
+    """The same where the risk may be above the least by more than half of its tolerance."""
 
     penalty_rows: int = 5
     """Fewest scramblings, of eight, that must have a solution for a gradient's error to be known."""
