@@ -332,7 +332,7 @@ def test_lengths_counts_and_words_are_static():
     a = lower(OnlineSGD(0.1, 10, 5, "sphere", d=10, runs=3))
     b = lower(OnlineSGD(0.1, 10, 6, "sphere", d=10, runs=3))
     assert a[0] != b[0]
-    assert a[1] == b[1] == {"lr": 0.1, "schedule": 0.0}
+    assert a[1] == b[1] == {"lr": 0.1, "schedule": 0.0, "loss.weight": 1.0}
 
 
 def test_none_and_infinity_are_static(registry):
