@@ -83,7 +83,7 @@ SIZES = {
     "two heads": {60: 300, 120: 160, 240: 80},
     "logistic": {80: 300, 160: 160, 320: 80},
     "relevant_std": {80: 300, 160: 200, 320: 120},
-    "semantic": {200: 160, 400: 80, 800: 40},
+    "semantic": {200: 200, 400: 100, 800: 60},
 }
 """d and repeats, so that standard errors of risk and energy are below 1 % at infinite d."""
 
