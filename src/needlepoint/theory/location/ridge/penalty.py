@@ -283,20 +283,16 @@ def _checked(search: Search, end: Descent, tol: float, grid: dict[float, Sensiti
         if gain <= wanted:
             break
         # beyond what is usual only to meet the tolerance, of which the solution itself takes the other half
-        if gain > tol / 2:
-            most = finest
-        elif check + 1 >= ACCURACY.penalty_checks:
+        most = finest if gain > tol / 2 else most
+        if (gain <= tol / 2 and check + 1 >= ACCURACY.penalty_checks) or (noise > wanted / 2 and level == most):
             break
         if noise > wanted / 2:
-            if level == most:
-                break
             level = min(most, level + max(1, math.ceil(math.log2(noise / wanted) / (2 * ACCURACY.rate))))
     names = ("lam",) if search.learner.common else ("lam_key", "lam_value")
     ends = [n for n, x in zip(names, place.x, strict=True) if min(x - low[0], high[0] - x) < ACCURACY.penalty_step]
     notes = tuple(f"{name} is sought between {LOWEST:g} and {HIGHEST:g}, and ends at a bound." for name in ends)
     key, value = np.exp(search.axes @ place.x)
-    factor = tuple(float(x) for x in np.exp(off))
-    trail = Trail(place, curvature, grid)
+    factor, trail = tuple(float(x) for x in np.exp(off)), Trail(place, curvature, grid)
     return Best((float(key), float(value)), _data(place).x, gain, factor, search.solves, notes, trail)
 
 
