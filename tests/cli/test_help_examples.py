@@ -159,7 +159,7 @@ def test_the_help_says_that_the_file_is_run(call):
 BAD = {
     "no file": ("none.py", None, "must be a Python file that exists"),
     "no Python": ("mine.txt", "", "must be a Python file that exists"),
-    "no activation": ("empty_one.py", "x = 1\n", "names no activation; write @ndl.activation('mine')"),
+    "no activation": ("empty_one.py", "x = 1\n", "declares nothing; write @ndl.activation('mine')"),
     "an error": ("broken_one.py", "raise KeyError('a\\nb')\n", "running the file failed: KeyError:"),
     "a syntax error": ("wrong_one.py", "def (\n", "running the file failed: SyntaxError:"),
     "an exit": ("leaving_one.py", "import sys\nsys.exit(7)\n", "running the file failed: SystemExit: 7"),

@@ -38,10 +38,12 @@ def start(*args, **environment):
     )
 
 
-def finish(process):
+def finish(process, said=""):
+    """Folder and value of a process that says on standard error one sentence that begins with `said`, or nothing."""
     out, err = process.communicate()
     assert process.returncode == 0, err
-    assert err == ""
+    assert err.startswith(said)
+    assert err.count("\n") == bool(said), err
     folder, value = out.split()
     return folder, float(value)
 
@@ -73,15 +75,28 @@ def test_two_at_once_and_a_folder_from_the_environment(tmp_path):
     assert all(zlib.decompress(path.read_bytes()) for path in kernels(tmp_path))
 
 
-@pytest.mark.parametrize("environment", [{"NEEDLEPOINT_CACHE": "OFF"}, {"NEEDLEPOINT_CACHE": os.devnull}])
-def test_refused_or_impossible_is_no_cache_and_no_error(environment):
-    assert finish(start(**environment))[0] == "None"
+@pytest.mark.parametrize(("value", "said"), [("OFF", ""), (os.devnull, "needlepoint: compiled kernels are not kept: ")])
+def test_refused_or_impossible_is_no_cache_and_no_error(value, said):
+    assert finish(start(NEEDLEPOINT_CACHE=value), said)[0] == "None"
+
+
+def test_a_folder_that_may_only_be_read_is_said_once(tmp_path, monkeypatch, capsys):
+    """The permission is asked of the system, which grants root everything; here it says no."""
+    monkeypatch.setattr(caching, "_of_jax", lambda: None)
+    monkeypatch.setattr(caching, "_tell_jax", lambda place: None)
+    monkeypatch.setattr(caching.os, "access", lambda path, mode: not mode & os.W_OK)
+    folders = {caching.use_cache(tmp_path) for _ in range(2)}
+    assert len(folders) == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("needlepoint: new kernels are not kept: ")
+    assert "may only be read" in said
 
 
 def test_no_home_is_no_error(tmp_path):
     nowhere = tmp_path / "file"
     nowhere.write_text("")
-    folder, _ = finish(start(HOME=str(nowhere), XDG_CACHE_HOME=str(nowhere / "cache")))
+    process = start(HOME=str(nowhere), XDG_CACHE_HOME=str(nowhere / "cache"))
+    folder, _ = finish(process, "needlepoint: compiled kernels are not kept: ")
     assert folder == "None"
 
 

@@ -276,7 +276,7 @@ def test_build_says_what_is_missing_twice_or_too_much():
 
 
 def test_two_specs_cannot_share_a_name(registry):
-    with pytest.raises(ValueError, match="two specs are named SpikedSLR"):
+    with pytest.raises(InvalidParameter, match="class SpikedSLR: this is the name of a part of needlepoint"):
         spec(type("SpikedSLR", (Spec,), {}))
 
 

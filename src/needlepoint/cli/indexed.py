@@ -130,7 +130,8 @@ def spectrum(
     if plot is not None:
         from needlepoint.plotting.spectra import SpectrumPanel, spectrum_panels
 
-        spectrum_panels([SpectrumPanel(repr(chosen), law)], width=5.2, height=3.4).savefig(plot, dpi=160)
+        panel = SpectrumPanel(repr(chosen), law, target=asked.target)
+        spectrum_panels([panel], width=5.2, height=3.4).savefig(plot, dpi=160)
     for path in (table, plot):
         if path is not None and not as_json:
             print(path)

@@ -31,9 +31,10 @@ Learner = Annotated[
 Activations = Annotated[
     Path | None,
     typer.Option(
+        "--theory",
         "--activations",
-        help="Python file with activations of your own, @ndl.activation(...). The file is RUN as a program: name one "
-        "that you trust",
+        help="Python file with activations (@ndl.activation), tasks and models (@ndl.spec) of your own. The file is "
+        "RUN as a program: name one that you trust",
     ),
 ]
 SpecFile = Annotated[Path | None, typer.Option("--spec", help="TOML or JSON file with task, model, learner")]
@@ -76,7 +77,8 @@ def read_specs(
 
 
 def run_activations(path: Path | None) -> None:
-    """Run a user's file, which names activations; raise one sentence if that fails or it names none.
+    """Run a user's file, which declares activations, tasks or models; raise one sentence if that fails or it declares
+    none.
 
     The module has the name of the file and its folder is searched first, so that worker processes can import it.
     """
@@ -85,18 +87,18 @@ def run_activations(path: Path | None) -> None:
     import importlib.util
 
     import needlepoint.specs_by_name  # noqa: F401
-    from needlepoint.core.specs import names
+    from needlepoint.core.specs import lookup, names
 
-    where, stem = f"--activations {path}", path.stem
+    where, stem = f"--theory {path}", path.stem
     if not path.is_file() or path.suffix != ".py":
-        raise InvalidParameter(f"{where}: this must be a Python file that exists, such as my_activations.py.")
+        raise InvalidParameter(f"{where}: this must be a Python file that exists, such as my_theory.py.")
     other = importlib.util.find_spec(stem) if stem.isidentifier() else None
     if not stem.isidentifier() or (other is not None and path.resolve() != Path(other.origin or ".").resolve()):
         raise InvalidParameter(
             f"{where}: a module is called {stem} already, or it cannot be the name of one; call the file otherwise, "
-            "such as my_activations.py."
+            "such as my_theory.py."
         )
-    known = set(names("activation"))
+    known = {name: lookup(name) for name in names()}
     spec = importlib.util.spec_from_file_location(stem, path)
     assert spec is not None
     assert spec.loader is not None
@@ -107,9 +109,10 @@ def run_activations(path: Path | None) -> None:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         raise InvalidParameter(f"{where}: running the file failed: {one_line(error)}") from None
-    if not set(names("activation")) - known:
+    if {name: lookup(name) for name in names()} == known:
         raise InvalidParameter(
-            f"{where}: the file names no activation; write @ndl.activation('mine') above a function."
+            f"{where}: the file declares nothing; write @ndl.activation('mine') above a function, or @ndl.spec above a "
+            "class of a task or a model."
         )
 
 

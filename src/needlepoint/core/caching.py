@@ -30,6 +30,7 @@ CHECKED = ".checked"
 """Name of the file whose time says up to when the kernels were checked for damage."""
 
 _told = False  # whether the user of a notebook was told of the cache
+_said: set[str] = set()  # sentences about a cache that cannot be used
 
 
 def use_cache(folder: str | os.PathLike[str] | None = None, *, megabytes: float = MEGABYTES) -> Path | None:
@@ -40,7 +41,8 @@ def use_cache(folder: str | os.PathLike[str] | None = None, *, megabytes: float 
     there replaces the default. A cache that JAX was told to use already (JAX_COMPILATION_CACHE_DIR) is left as it is
     unless `folder` is given.
     Kernels beyond `megabytes`, those that were not used for longest, and damaged ones are removed when this is called.
-    Worker processes that are started later use the same folder. A folder that cannot be written to is only read.
+    Worker processes that are started later use the same folder. A folder that cannot be written to is only read,
+    which one sentence on standard error says.
 
     A cache is code that runs: use a folder that nobody else can write to.
 
@@ -59,10 +61,15 @@ def use_cache(folder: str | os.PathLike[str] | None = None, *, megabytes: float 
         place = Path(folder or wanted or _default()) / _key()
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
         readable = os.access(place, os.R_OK | os.X_OK)
-    except (OSError, RuntimeError, ValueError, TypeError):  # no home, no permission, a path that cannot be one
+        writable = os.access(place, os.W_OK)
+    except (OSError, RuntimeError, ValueError, TypeError) as error:  # no home, no permission, a path that cannot be one
+        _say(f"compiled kernels are not kept: {_why(error, folder or wanted)}")
         return None
     if not readable:
+        _say(f"compiled kernels are not kept: {place} may not be read")
         return None
+    if not writable:
+        _say(f"new kernels are not kept: {place} may only be read")
     with contextlib.suppress(OSError):  # a folder that is read only, or that another process tidies at the same time
         _tidy(place, megabytes * 1e6)
     _tell_jax(place)
@@ -83,6 +90,19 @@ def suggest() -> None:
             "compiled for the next one.",
             file=sys.stderr,
         )
+
+
+def _say(what: str) -> None:
+    """Say once in a process, on standard error, what became of the cache; the work goes on without."""
+    if what not in _said:
+        _said.add(what)
+        print(f"needlepoint: {what}; {SWITCH}=FOLDER names another place, {SWITCH}=off wants none.", file=sys.stderr)
+
+
+def _why(error: Exception, place: object) -> str:
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"cannot make {error.filename} ({error.strerror})"
+    return f"{shown(place)} cannot be a folder" if place else "this user has no folder for them"
 
 
 def _default() -> str:

@@ -45,7 +45,9 @@ class UnknownName(InvalidParameter):
 
     def __init__(self, what: str, name: object, known: Iterable[str]):
         known = sorted(known)
-        near = difflib.get_close_matches(shown(name).strip("'"), known, n=1, cutoff=0.4)
+        said = shown(name).strip("'")
+        # numbers such as those of papers look alike without being near each other
+        near = difflib.get_close_matches(said, known, n=1, cutoff=0.4 if any(map(str.isalpha, said)) else 0.85)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}."
         super().__init__(f"unknown {what} {shown(name)}: {hint}")
 

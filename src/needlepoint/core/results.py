@@ -12,7 +12,7 @@ import numpy as np
 from needlepoint.core.answers.spectra import Spectrum, TrainedSpectrum
 from needlepoint.core.errors import shown
 from needlepoint.core.estimates import Estimate
-from needlepoint.core.overlaps import OFF_MANIFOLD, FieldOverlaps, IndexedOverlaps, Overlaps
+from needlepoint.core.overlaps import OFF_MANIFOLD, FieldOverlaps, IndexedOverlaps, Overlaps, as_overlaps
 from needlepoint.core.specs import Spec, spec_id
 from needlepoint.core.status import Status
 from needlepoint.core.text.jsonio import plain

@@ -154,13 +154,30 @@ _S = TypeVar("_S", bound="type[Spec]")
     field_specifiers=(real, count, flag, choice, lengths, penalty, numbers, named_numbers, nested, dataclasses.field),
 )
 def spec(cls: _S) -> _S:
-    """Declare a spec: a frozen dataclass whose fields carry their kinds, registered by class name."""
+    """Declare a spec: a frozen dataclass whose fields carry their kinds, registered by class name.
+
+    A class of your own may be declared again, as in a notebook cell that is run twice: the new one takes its name. The
+    name of a part of needlepoint is refused.
+
+    >>> @ndl.spec
+    ... class Halves(ndl.FieldModel):
+    ...     share: float = ndl.real(lo=0.0, hi=1.0, default=0.5)
+    ...     def columns(self):
+    ...         return ("key",)
+    >>> Halves(0.25)
+    Halves(share=0.25)
+    """
     made = dataclasses.dataclass(frozen=True, repr=False)(cls)
-    if made.__name__ in _REGISTRY:
-        raise ValueError(f"two specs are named {made.__name__}")
+    known = _REGISTRY.get(made.__name__)
+    if known is not None and (_ours(known) or _ours(made)):
+        raise InvalidParameter(f"class {made.__name__}: this is the name of a part of needlepoint; take another.")
     made._final = True  # pyright: ignore[reportPrivateUsage]  # the decorator is part of the class
     _REGISTRY[made.__name__] = made
     return made
+
+
+def _ours(cls: type) -> bool:
+    return cls.__module__.partition(".")[0] == "needlepoint"
 
 
 class Spec:
@@ -206,7 +223,13 @@ class Spec:
             for f in declared(type(self))
             if not (f.metadata.get("later") and getattr(self, f.name) == f.default)
         }
-        return {"type": type(self).__name__, **fields}
+        source = self.source_hash()
+        return {"type": type(self).__name__, **fields, **({} if source is None else {"source_hash": source})}
+
+    def source_hash(self) -> str | None:
+        """Return what identifies the code of a class that is not a part of needlepoint, or None where its fields say
+        all."""
+        return None
 
     @property
     def id(self) -> str:
@@ -280,7 +303,14 @@ def from_json(document: Any) -> Spec:
     if not isinstance(document, Mapping) or "type" not in document:
         raise InvalidParameter(f"a spec is a JSON object with a 'type'; got {shown(got)}.")
     given = dict(cast("Mapping[str, Any]", document))
-    return build(given.pop("type"), (), given)
+    source = given.pop("source_hash", None)
+    made = build(given.pop("type"), (), given)
+    if source is not None and source != made.source_hash():
+        raise InvalidParameter(
+            f"{type(made).__name__}: stored with another definition of this class ({source}, now "
+            f"{made.source_hash()}); give the changed class another name."
+        )
+    return made
 
 
 def assign(value: Spec, path: str, new: Any) -> Spec:

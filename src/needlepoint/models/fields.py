@@ -10,6 +10,7 @@ import numpy as np
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.lowering import Template, lower
 from needlepoint.core.specs import Spec
+from needlepoint.numerics.fingerprints import fingerprint
 from needlepoint.tasks.sequence import Fields, SequenceTask
 
 
@@ -86,6 +87,14 @@ class FieldModel(Spec):
                 "give one penalty for all, or one for each of these."
             )
         return tuple(lam[groups.index(name)] for name in self.group_of)
+
+    def source_hash(self) -> str | None:
+        """Return a hash of what the output of a user's class computes, at two and three tokens."""
+        if type(self).__module__.partition(".")[0] == "needlepoint":
+            return None
+        template, numbers = self.template, self.numbers
+        calls = [(lambda n, f: template.bind(n).outputs(f), (numbers, np.zeros((t, len(self.labels))))) for t in (2, 3)]
+        return fingerprint(calls, repr((self.labels, self.linear, self.flips)).encode())
 
     @property
     def template(self) -> Template:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import keyword
 import math
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +18,7 @@ from needlepoint.core.errors import InvalidParameter, shown
 from needlepoint.core.kinds import Kind
 from needlepoint.core.specs import forget, lookup, names, spec
 from needlepoint.models.activations import Activation, Form
+from needlepoint.numerics.fingerprints import constants, fingerprint
 
 Function = Callable[[Any], Any]
 
@@ -171,24 +171,12 @@ def _check_trace(function: Function, where: str, length: int) -> None:
         raise InvalidParameter(
             f"{where}: it returned {found} for scores of shape ({length},); return one array with one weight a score."
         )
-    low = re.search(r"\b(b?f16|f32|f8\w*)\[", str(traced)) or any(map(_single, _constants(traced)))
+    low = re.search(r"\b(b?f16|f32|f8\w*)\[", str(traced)) or any(map(_single, constants(traced)))
     if low or out.dtype != np.float64:
         raise InvalidParameter(
             f"{where}: it does not compute in float64 (dtype {out.dtype}, or a float32 constant or step inside); "
             "write constants as Python floats and leave the dtype of the scores alone."
         )
-
-
-def _constants(traced: Any) -> Iterator[Any]:
-    """Constants and literals of a closed jaxpr and of those inside it (a jitted function keeps its own)."""
-    yield from traced.consts
-    for equation in traced.jaxpr.eqns:
-        yield from (v.val for v in equation.invars if hasattr(v, "val"))
-        for parameter in equation.params.values():
-            inner = parameter if isinstance(parameter, (tuple, list)) else [parameter]
-            for one in inner:
-                if hasattr(one, "consts") and hasattr(one, "jaxpr"):
-                    yield from _constants(one)
 
 
 def _single(constant: Any) -> bool:
@@ -233,11 +221,5 @@ def _fingerprint(function: Function) -> str:
     import jax
     import jax.numpy as jnp
 
-    digest = hashlib.sha256()
     with jax.enable_x64(True):
-        for length in _LENGTHS:
-            traced = jax.make_jaxpr(function)(jnp.zeros(length))
-            digest.update(str(traced).encode())
-            for constant in _constants(traced):
-                digest.update(np.asarray(constant).tobytes())
-    return digest.hexdigest()[:12]
+        return fingerprint((function, (jnp.zeros(length),)) for length in _LENGTHS)

@@ -80,7 +80,8 @@ def _ridge(
 def _bayes(task: Spec, alpha: float, label: str, size: Size, measured: bool) -> list[Point]:
     """Return the points of the Bayes-optimal risk and, if `measured`, of message passing, which attains it.
 
-    There is one d: at half of it message passing does not settle in some of the repeats.
+    There is one d: at half of it message passing does not settle in some of the repeats (theory/bayes-samples says
+    why).
     """
     if not isinstance(task, BAYES_TASKS):
         return []

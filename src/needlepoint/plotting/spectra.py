@@ -285,6 +285,7 @@ def _target(axis: Any, target: Target) -> dict[str, Any]:
     x, y = target.outline()
     if len(x):
         axis.fill_between(x, y, color=_BEHIND, alpha=0.35, linewidth=0, zorder=1)
+        axis.plot(x, y, color=_BEHIND, linewidth=0.9, zorder=2.5)  # seen also where the histogram covers the density
         return {TARGET: Patch(facecolor=_BEHIND, alpha=0.35, linewidth=0)}
     single = target.eigenvalues()
     single = single[single > 0]

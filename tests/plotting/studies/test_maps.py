@@ -286,7 +286,7 @@ def test_maps_that_cannot_be_drawn_are_one_sentence():
     twice = scattered([*SQUARE, SQUARE[0]], lambda x, y: prediction(x))
     refuses("two points lie at task.snr = 0, task.noise = 0; a map shows one.", twice, kind="map")
     sizes = grid(lambda a, b: (None, (measurement(1.0), measurement(1.0, d=200))), **axes)
-    refuses("only training has excess_risk, at several sizes d; a map shows one size.", sizes, kind="map")
+    refuses("only Monte Carlo has excess_risk, at several sizes d; a map shows one size.", sizes, kind="map")
 
 
 @pytest.mark.exact

@@ -1,6 +1,7 @@
 """Pictures of a study: the artists hold the numbers of the points, and no point is left out."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -53,8 +54,8 @@ def test_lines_bands_and_error_bars_are_the_given_numbers():
     assert texts(figure) == [
         r"$\epsilon$ = 0",
         r"$\epsilon$ = 0.5",
-        "training, $d$ = 100",
-        "training, $d$ = 400",
+        "Monte Carlo, $d$ = 100",
+        "Monte Carlo, $d$ = 400",
         "error of the theory",
     ]
 
@@ -108,18 +109,18 @@ def test_failures_stay_in_the_picture():
     gone = [x for x, y in xy(line) if math.isnan(y)]
     assert gone == [2.0, 3.0, 5.0, 6.0, 10.0]
     assert list(np.asarray(line.get_xdata())[line.get_markevery()]) == [1.0, 4.0, 11.0]  # alone: a short dash
-    for wrong, place in {"MAX_STEPS": (2.0, 0.8), "training: DIVERGED": (7.0, 0.7)}.items():
+    for wrong, place in {"MAX_STEPS": (2.0, 0.8), "Monte Carlo: DIVERGED": (7.0, 0.7)}.items():
         (cross,) = labelled(axis, wrong)
         assert tuple(xy(cross)[0]) == place
         assert cross.get_markerfacecolor() == "white"
     ticks = {3.0: "DIVERGED", 5.0: "no prediction", 6.0: "not computed", 10.0: "no excess_risk"}
-    ticks |= {8.0: "training: not finite", 9.0: "no training"}
+    ticks |= {8.0: "Monte Carlo: not finite", 9.0: "no Monte Carlo"}
     for x, wrong in ticks.items():
         (tick,) = labelled(axis, wrong)
         assert (tick.get_marker(), tick.get_xdata()[0]) == ("|", x)
         assert 0 < tick.get_ydata()[0] < 0.1
         assert tick.get_transform() == axis.get_xaxis_transform()
-    assert {"MAX_STEPS", "DIVERGED, no value", "no prediction", "not computed", "training: DIVERGED"} <= set(
+    assert {"MAX_STEPS", "DIVERGED, no value", "no prediction", "not computed", "Monte Carlo: DIVERGED"} <= set(
         texts(figure)
     )
     assert "no bar: error unknown (one repeat)" in texts(figure)
@@ -179,7 +180,7 @@ def test_overlaps_are_metrics():
     assert [float(line.get_ydata()[0]) for line in labelled(strip, "theory")] == [0.0, 0.0]
 
 
-def test_a_metric_that_only_training_has():
+def test_a_metric_that_only_measurements_have():
     study = grid(
         lambda noise, snr: (prediction(1.0), (measurement(snr, metric="train_loss"),)),
         task__noise=(0.0, 1.0),
@@ -188,7 +189,7 @@ def test_a_metric_that_only_training_has():
     figure = render(plot(study, "train_loss"))
     (axis,) = figure.axes
     assert not [line for line in axis.lines if line.get_linestyle() == "-"]
-    assert texts(figure) == [r"$\epsilon$ = 0", r"$\epsilon$ = 1", "training, $d$ = 100"]
+    assert texts(figure) == [r"$\epsilon$ = 0", r"$\epsilon$ = 1", "Monte Carlo, $d$ = 100"]
     assert axis.get_ylabel() == r"$E_{\mathrm{train}}$ (train loss)"
     mesh = render(plot(study, "train_loss", kind="map")).axes[0].collections[0]
     np.testing.assert_array_equal(mesh.get_array(), [[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]])
@@ -262,3 +263,25 @@ def test_the_axis_with_most_values_is_x_unless_chosen():
     assert plot(study, x="noise").axes[0].get_xlabel() == r"$\epsilon$ (noise)"
     figure = plot(study, y="snr")
     assert (figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()) == (r"$\epsilon$ (noise)", r"$\mu$ (snr)")
+
+
+@pytest.mark.parametrize(
+    ("learner", "word"),
+    [
+        (ndl.Population(), "Monte Carlo"),
+        (ndl.BayesOptimal(), "Monte Carlo"),
+        (ndl.BayesOptimal(alpha=2.0), "message passing"),
+        (ndl.Ridge(2.0, 0.1), "training"),
+    ],
+)
+def test_training_is_said_only_where_something_is_trained(learner, word):
+    """A measurement at given weights trains nothing; a study of two kinds says simulation."""
+
+    def asked(chosen):
+        return replace(prediction(0.5), learner=chosen), (replace(measurement(0.5), learner=chosen),)
+
+    alone = plot(grid(lambda snr: asked(learner), task__snr=(1.0, 2.0)))
+    assert f"{word}, $d$ = 100" in texts(render(alone))
+    other = ndl.Ridge(2.0, 0.1) if word != "training" else ndl.Population()
+    mixed = plot(grid(lambda snr: asked(learner if snr < 2 else other), task__snr=(1.0, 2.0)))
+    assert "simulation, $d$ = 100" in texts(render(mixed))

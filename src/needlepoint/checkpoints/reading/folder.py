@@ -138,7 +138,8 @@ def _open_folder(folder: Path, follow_links: bool) -> Opened:
     for name in names:
         if not weights and name.lower().endswith(PICKLES):
             refuse_pickle(inside(folder, name, follow_links=follow_links))
-    what = f"has {len(weights) + len(packed)} files of weights; name one of them" if weights + packed else "has none"
+    several = f"has {len(weights) + len(packed)} files of weights; name one of them"
+    what = several if weights + packed else "holds no weights"
     raise BadCheckpoint(f"{folder} {what} (model.safetensors, an index of shards, or a .gguf file is expected).")
 
 

@@ -1,4 +1,4 @@
-"""A metric against one parameter: theory lines, training points, and their z-scores below."""
+"""A metric against one parameter: theory lines, measured points, and their z-scores below."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.estimates import Estimate
 from needlepoint.plotting.studies.data import OVERLAPS, Data, estimate_of, listed
 from needlepoint.plotting.studies.scales import GREY, Scale, add_legend, cross_of, is_wide, legend_sign
-from needlepoint.plotting.style import COLOURS, THEORY, TRAINING, panels
+from needlepoint.plotting.style import COLOURS, THEORY, panels
 from needlepoint.studies.points import StudyPoint
 
 MOST_CURVES = 10
@@ -65,7 +65,7 @@ def draw_curves(data: Data, x: str | None, ax: Any = None) -> Figure:
         border = float(scale.back(np.mean(scale.forward(scale.places[-2:]))))
         for axis in axes[:, 0]:
             axis.axvline(border, color="#bbbbbb", linewidth=0.8, linestyle=":")
-    sized = {text: sign for text, sign in marks.items() if text.startswith(f"{TRAINING}, ")}
+    sized = {text: sign for text, sign in marks.items() if text.startswith(f"{data.source}, ")}
     entries = {**legend, **sized, **marks}
     if ax is None:
         add_legend(figure, entries)
@@ -141,7 +141,7 @@ class _Panel:
             self.marks.setdefault(f"error of the {THEORY}", Patch(color=GREY, alpha=0.25, linewidth=0))
 
     def training(self, data: Data, points: Sequence[StudyPoint], name: str, colour: str) -> None:
-        """Draw the means of training with one standard error, in a marker for each d."""
+        """Draw the means of measurements with one standard error, in a marker for each d."""
         rows: dict[int, list[tuple[float, float, float]]] = {}
         for point in points:
             for d, estimate, wrong in data.training(point):
@@ -153,7 +153,7 @@ class _Panel:
         for d in sorted(rows):
             x, mean, error = np.array(rows[d]).T
             self.drawn += mean.tolist()
-            text = f"{TRAINING}, $d$ = {d}"
+            text = f"{data.source}, $d$ = {d}"
             look: dict[str, Any] = {"markersize": 4.5, "markerfacecolor": "white", "color": colour, "linewidth": 1.1}
             self.axis.errorbar(x, mean, yerr=error, fmt=self.shapes[d], zorder=5, label=text, **look)
             self.marks.setdefault(text, legend_sign(self.shapes[d], markersize=4.5))

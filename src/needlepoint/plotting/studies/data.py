@@ -14,6 +14,7 @@ from needlepoint.core.estimates import Estimate
 from needlepoint.core.results import Result
 from needlepoint.core.specs import Spec, declared
 from needlepoint.core.symbols import SYMBOLS
+from needlepoint.learners import BayesOptimal, Population
 from needlepoint.plotting.style import TRAINING
 from needlepoint.studies.derived import IN_WORDS, derived
 from needlepoint.studies.points import StudyPoint
@@ -50,6 +51,12 @@ class Data:
     @property
     def simulated(self) -> bool:
         return any(p.measurements for p in self.points)
+
+    @property
+    def source(self) -> str:
+        """Return what the measurements are, in words: training only where something is trained."""
+        found = {source_of(m.learner) for p in self.points for m in p.measurements}
+        return found.pop() if len(found) == 1 else "simulation"
 
     @property
     def numeric(self) -> list[str]:
@@ -146,9 +153,9 @@ class Data:
     def training(self, point: StudyPoint) -> list[tuple[int, Estimate | None, str]]:
         """Return (d, measured metric, what is wrong with it) for each d."""
         if point.message and point.prediction is not None and not point.measurements:
-            return [(0, None, f"no {TRAINING}")]
+            return [(0, None, f"no {self.source}")]
         judged = [(m.d, *self._judge(m, self.measured)) for m in point.measurements]
-        return [(d, estimate, f"{TRAINING}: {wrong}" if wrong else "") for d, estimate, wrong in judged]
+        return [(d, estimate, f"{self.source}: {wrong}" if wrong else "") for d, estimate, wrong in judged]
 
     def _judge(self, result: Result, expected: bool) -> tuple[Estimate | None, str]:
         estimate = estimate_of(result, self.metric)
@@ -157,6 +164,13 @@ class Data:
         if estimate is None:
             return None, f"no {self.metric}" if expected else ""
         return estimate, "" if math.isfinite(estimate.value) else "not finite"
+
+
+def source_of(learner: Any) -> str:
+    """Return what `simulate` does for a learner: sequences drawn at given weights, message passing, or training."""
+    if isinstance(learner, BayesOptimal) and learner.alpha is not None:
+        return "message passing"
+    return "Monte Carlo" if isinstance(learner, (BayesOptimal, Population)) else TRAINING
 
 
 def read(study: Plottable, metric: str | None) -> Data:

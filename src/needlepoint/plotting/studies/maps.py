@@ -23,7 +23,7 @@ from needlepoint.core.results import Result
 from needlepoint.plotting.studies.curves import open_cross
 from needlepoint.plotting.studies.data import Data, listed
 from needlepoint.plotting.studies.scales import Scale, add_legend, cross_of, is_wide, legend_sign
-from needlepoint.plotting.style import COLOURS, TRAINING, panels
+from needlepoint.plotting.style import COLOURS, panels
 from needlepoint.studies.points import StudyPoint
 
 MOST_MAPS = 6
@@ -104,7 +104,7 @@ def draw_maps(data: Data, x: str | None, y: str | None, levels: int | Sequence[f
         image = draw(axis, shown, canvas)  # after the scales are set, because they decide where contour labels go
     for axis in axes.flat[len(groups) :]:
         axis.set_visible(False)
-    source = "" if data.predicted else f", {TRAINING}"
+    source = "" if data.predicted else f", {data.source}"
     figure.colorbar(image, ax=list(axes.flat), label=data.label + source, shrink=0.95)
     for kind in borders:
         names = " | ".join(sorted({label for s in every if (label := s.labels[kind])}))
@@ -122,7 +122,7 @@ def draw_maps(data: Data, x: str | None, y: str | None, levels: int | Sequence[f
 def _samples(
     data: Data, points: Sequence[StudyPoint], paths: tuple[str, str], scales: tuple[Scale, Scale]
 ) -> list[_Sample]:
-    """Return what a map shows at each point: the prediction, or the training if no prediction has the metric."""
+    """Return what a map shows at each point: the prediction, or the measurement if no prediction has the metric."""
     found, seen = [], set()
     for point in points:
         x, y = (scale.place(point.at[path]) for path, scale in zip(paths, scales, strict=True))
@@ -137,7 +137,7 @@ def _samples(
         else:
             if len(point.measurements) > 1:
                 raise InvalidParameter(
-                    f"plot(kind='map'): only {TRAINING} has {data.metric}, at several sizes d; a map shows one size."
+                    f"plot(kind='map'): only {data.source} has {data.metric}, at several sizes d; a map shows one size."
                 )
             result = point.measurements[0] if point.measurements else None
             _, estimate, wrong = next(iter(data.training(point)), (0, None, "not computed"))

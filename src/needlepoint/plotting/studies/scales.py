@@ -12,8 +12,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from needlepoint.plotting.style import TRAINING
-
 _CROSSES = {"MAX_STEPS": "X", "NOISE_LIMITED": "P", "DIVERGED": (4, 1, 0), "UNBOUNDED": (3, 1, 0)}
 _OTHER_CROSS = (5, 1, 0)
 GREY = "#555555"
@@ -120,4 +118,4 @@ def legend_sign(marker: Any, **options: Any) -> Line2D:
 
 def cross_of(wrong: str) -> Any:
     """Return the marker of a failure, by its status."""
-    return _CROSSES.get(wrong.removeprefix(f"{TRAINING}: "), _OTHER_CROSS)
+    return _CROSSES.get(wrong.rpartition(": ")[2], _OTHER_CROSS)

@@ -38,6 +38,7 @@ class StoreFile:
         self._stop = threading.Event()
         self._version: int | None = None
         self._sealed = True  # False for a store of schema 1 opened to read: it has no table of seals
+        self._litter = False  # whether reading has made files beside the store, to be removed at the end
         self._file: tuple[int, int] | None = None  # device and inode of the file, by which its removal is noticed
         if self.kept and (readonly or not create) and not Path(path).is_file():
             raise InvalidParameter(f"there is no store {self.path}.")
@@ -64,6 +65,7 @@ class StoreFile:
         file is then opened as immutable, provided that no log of unfinished writes is left.
         """
         name = f"{Path(self.path).absolute().as_uri()}?mode=ro"
+        self._litter = not Path(f"{self.path}-wal").exists()
         db = sqlite3.connect(name, uri=True, isolation_level=None, timeout=_PATIENCE)
         try:
             db.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -76,7 +78,16 @@ class StoreFile:
             if "locked" in str(error) or (log.exists() and log.stat().st_size > 0):
                 raise
             db = sqlite3.connect(f"{name}&immutable=1", uri=True, isolation_level=None, timeout=_PATIENCE)
+            self._litter = False
         return db
+
+    def _tidy(self) -> None:
+        """Remove the empty log and shared memory that reading has made: sqlite does so when the last connection that
+        may write is closed, and does nothing while another process has the file open."""
+        with contextlib.suppress(sqlite3.Error, OSError, UnicodeDecodeError):
+            if Path(f"{self.path}-wal").stat().st_size == 0:
+                with contextlib.closing(self._connect()) as db:
+                    db.execute("SELECT count(*) FROM sqlite_master").fetchone()
 
     def _prepare(self) -> None:
         if self._one("PRAGMA application_id") == 0 and self._one("SELECT count(*) FROM sqlite_master") == 0:
@@ -153,6 +164,8 @@ class StoreFile:
             with contextlib.suppress(sqlite3.Error):
                 self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._db.close()
+        if self._litter:
+            self._tidy()
 
     def __enter__(self) -> Self:
         return self

@@ -34,14 +34,18 @@ class Thresholds:
     solution only bounds are known: the value is their middle, the error half their distance, and `notes` says so.
 
     >>> found = ndl.thresholds(ndl.AttentionIndexed(1, ndl.Wishart(0.5), noise_var=0.5), ndl.TiedAttention())
-    >>> f"{found.interpolation.value:.6f}"
-    '0.306964'
+    >>> print(found)
+    interpolation 0.306964205718, recovery inf, Bayes recovery inf
     """
 
     interpolation: Estimate
     recovery: Estimate
     bayes_recovery: Estimate
     notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        known = f"interpolation {self.interpolation}, recovery {self.recovery}, Bayes recovery {self.bayes_recovery}"
+        return ". ".join((known, *self.notes))
 
 
 class Edge(NamedTuple):
@@ -62,8 +66,8 @@ def thresholds(task: Spec, model: Spec) -> Thresholds:
     recovered, in sequences over d squared.
 
     >>> found = ndl.thresholds(ndl.AttentionIndexed(1, ndl.Wishart(0.5), noise_var=0.5), ndl.TiedAttention())
-    >>> f"{found.interpolation.value:.6f}"
-    '0.306964'
+    >>> print(found)
+    interpolation 0.306964205718, recovery inf, Bayes recovery inf
     """
     check_untraced("thresholds")
     check_part("thresholds", "task", task)

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from needlepoint.theory.curves import predict_curves
 from needlepoint.theory.location.ridge.branches import STARTS
 from needlepoint.theory.location.ridge.equations import Equations
 from needlepoint.theory.location.ridge.penalty import LOWEST, Search, best_penalties
+from needlepoint.theory.location.ridge.prediction import _raised
 from needlepoint.theory.location.ridge.sensitivity import by_log_penalties, risk_at, sensitivities
 from needlepoint.theory.location.ridge.solutions import value_form
 from needlepoint.theory.location.ridge.solving import solve
@@ -168,3 +170,22 @@ def test_the_search_tells_how_far_it_is():
     assert told == sorted(told)
     assert len(told) > 4
     assert told[-1] == 1.0
+
+
+@float64
+def test_converged_is_said_only_where_the_whole_error_is_within_the_tolerance():
+    """The error after a search is that of the solution and how far it may be above the least, together."""
+    (solution, *_) = solve(SPIKED, LINEAR, 4.0, (0.5, 0.8), tol=1e-2)
+    assert solution.status is ndl.Status.CONVERGED
+    own = solution.excess_risk.error
+    good, limited = ndl.Status.CONVERGED, ndl.Status.NOISE_LIMITED
+    for before, shortfall, tol, after in [
+        (good, own, 2.5 * own, good),
+        (good, own, 1.5 * own, limited),
+        (limited, own, 2.5 * own, good),
+        (good, math.inf, 2.5 * own, limited),
+        (ndl.Status.MAX_STEPS, own, 2.5 * own, ndl.Status.MAX_STEPS),
+    ]:
+        found = _raised(replace(solution, status=before), shortfall, tol)
+        assert found.status is after
+        assert found.excess_risk.error == (2 * own if math.isfinite(shortfall) else own)

@@ -155,12 +155,16 @@ class LengthCost:
     """Least risk with one (k, v) for all lengths (`shared`), and with one of its own for each length (`separate`).
 
     >>> found = ndl.length_cost(ndl.SpikedSLR({2: 0.5, 4: 0.5}, snr=2.0), ndl.KeyValueAttention(ndl.Linear()))
-    >>> found.cost.value > 0
-    True
+    >>> print(found)
+    0.461538461538 with one key and value for all lengths, 0.439393939394 with one for each: costs 0.0221445221445
     """
 
     shared: Estimate
     separate: Estimate
+
+    def __str__(self) -> str:
+        apart = f"{self.separate} with one for each: costs {self.cost}"
+        return f"{self.shared} with one key and value for all lengths, {apart}"
 
     @property
     def cost(self) -> Estimate:

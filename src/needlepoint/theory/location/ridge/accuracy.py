@@ -58,6 +58,10 @@ class RidgeAccuracy:
     pooled_steps: int = 40
     """Most steps of `settle_pooled`."""
 
+    pooled_steps_dear: int = 12
+    """The same where the proximal map is not one-dimensional: each step is seven maps of all scramblings, and forty of
+    them took over ten minutes for answers that are flagged in any case."""
+
     jumping_step: float = 1e-3
     """Steps below this may stop shrinking: samples whose minima appear or vanish make the map jump slightly."""
 
@@ -99,11 +103,17 @@ class RidgeAccuracy:
     penalty_checks: int = 3
     """Most rounds in which independent scramblings correct the penalties."""
 
+    penalty_checks_most: int = 5
+    """The same where the risk may be above the least by more than half of its tolerance."""
+
     penalty_reach: float = 0.4
     """Distance of log penalties over which these rounds take differences of the risk."""
 
     penalty_finer: int = 1
     """Most doublings of the points of these rounds. What noise is left is stated with the answer."""
+
+    penalty_finest: int = 3
+    """The same where the risk may be above the least by more than half of its tolerance."""
 
     penalty_rows: int = 5
     """Fewest scramblings, of eight, that must have a solution for a gradient's error to be known."""

@@ -157,7 +157,7 @@ class Equations:
         linearised = linearised_alone if self.scrambles == 1 else linearised_rows
         return settle(linearised(self.map), x, tol=tol, most=most, enough=ACCURACY.jumping_step)
 
-    def settle_pooled(self, x: np.ndarray, tol: float, most: int = ACCURACY.pooled_steps) -> tuple[FixedPoints, float]:
+    def settle_pooled(self, x: np.ndarray, tol: float) -> tuple[FixedPoints, float]:
         """Return fixed points (scrambles, 6) around that of the scramblings' mean map, which the flow reaches from `x`
         (6,), and a factor for the differences between the rows.
 
@@ -170,6 +170,7 @@ class Equations:
         def pooled(at: np.ndarray) -> np.ndarray:
             return self.map(np.repeat(at, self.scrambles, axis=0)).mean(axis=0, keepdims=True)
 
+        most = ACCURACY.pooled_steps if self.is_cheap else ACCURACY.pooled_steps_dear
         found = settle(linearised_rows(pooled), x[None], tol=tol, most=most, enough=ACCURACY.jumping_step)
         slope = linearised_rows(pooled)(found.x)[1][0]
         steps = self.map(np.repeat(found.x, self.scrambles, axis=0)) - found.x

@@ -257,10 +257,10 @@ def _checked(search: Search, end: Descent, tol: float, grid: dict[float, Sensiti
     """Return the answer: the place where the descent ended, corrected by independent scramblings, with how far its risk
     may be above the least."""
     place, level, wanted = end.place, max(COARSE, search.level - 3), ACCURACY.penalty_share * tol
-    most, (low, high) = level + ACCURACY.penalty_finer, search.bounds
+    most, finest, (low, high) = level + ACCURACY.penalty_finer, level + ACCURACY.penalty_finest, search.bounds
     gain, off, curvature = math.inf, np.full(place.x.size, math.inf), end.curvature
     before: tuple[int, np.ndarray, np.ndarray] | None = None
-    for _ in range(ACCURACY.penalty_checks):
+    for check in range(ACCURACY.penalty_checks_most):
         if end.converged:  # the derivatives of the map led here, and the curvature was learned from them
             gradients, curvatures = search.slopes(place, level), None
         else:
@@ -281,6 +281,11 @@ def _checked(search: Search, end: Descent, tol: float, grid: dict[float, Sensiti
         step, _ = least_in_box(gradient, curvature, *box)
         place = replace(place, x=place.x + step, data=replace(_data(place), x=_ahead(search, place, step)))
         if gain <= wanted:
+            break
+        # beyond what is usual only to meet the tolerance, of which the solution itself takes the other half
+        if gain > tol / 2:
+            most = finest
+        elif check + 1 >= ACCURACY.penalty_checks:
             break
         if noise > wanted / 2:
             if level == most:

@@ -61,15 +61,14 @@ def at_best_penalties(
     """
     tol = options.tol or TOLERANCE
     early = replace(options, progress=lambda done: options.progress(done / 2))
-    late = replace(
-        options, tol=(1 - ACCURACY.penalty_share) * tol, progress=lambda done: options.progress((1 + done) / 2)
-    )
     answers: list[tuple[Prediction, Solution, Trail | None]] = []
     for follows in (True, False):
         best = best_penalties(
             task, model, learner, options.seed, tol, early.progress, trail=trail if follows else None, follows=follows
         )
         resolved = learner.replace(lam=best.penalties, common=False)
+        left = tol - min(max(best.shortfall, ACCURACY.penalty_share * tol), tol / 2)
+        late = replace(options, tol=left, progress=lambda done: options.progress((1 + done) / 2))
         found = branches(task, model, resolved, late, **(near if follows else {}))
         known = _raised(found[0], best.shortfall, tol)
         answer = prediction(task, model, learner, resolved, options, [known, *found[1:]], (*best.notes, *_known(best)))
@@ -81,12 +80,13 @@ def at_best_penalties(
 
 def _raised(solution: Solution, shortfall: float, tol: float) -> Solution:
     """Return the solution with the shortfall added to the error of its risk. Its own tolerance was smaller than `tol`,
-    to leave room for that, so that it has converged if the sum is within `tol`."""
-    if math.isinf(shortfall):
-        return solution
-    risk = replace(solution.excess_risk, error=solution.excess_risk.error + shortfall)
-    enough = solution.status is Status.NOISE_LIMITED and risk.error <= tol
-    return replace(solution, excess_risk=risk, status=Status.CONVERGED if enough else solution.status)
+    to leave room for that; it has converged if the sum is known and within `tol`."""
+    known = not math.isinf(shortfall)
+    error = solution.excess_risk.error + (shortfall if known else 0.0)
+    status = solution.status
+    if status in (Status.CONVERGED, Status.NOISE_LIMITED):
+        status = Status.CONVERGED if known and error <= tol else Status.NOISE_LIMITED
+    return replace(solution, excess_risk=replace(solution.excess_risk, error=error), status=status)
 
 
 def _known(best: Best) -> tuple[str, ...]:
@@ -130,7 +130,7 @@ def prediction(
     status, judged, doubts = best.status, best.stability, []
     if status is Status.UNBOUNDED:
         notes += (_unheld(best, resolved),)
-    elif status is Status.NOISE_LIMITED:
+    elif status is Status.NOISE_LIMITED and best.excess_risk.error > (options.tol or TOLERANCE):
         notes += (
             f"the excess risk is known to {best.excess_risk.error:.2g} with the most points that are worth it; "
             f"{options.tol or TOLERANCE:g} was asked for.",

@@ -45,7 +45,9 @@ def refined(
     Points are doubled from those of `first` on. Where scramblings end on different branches there are several
     solutions; each is that of the mean map of all scramblings (`pooled`).
     """
-    last = DOUBTFUL if pooled else ACCURACY.most_cheap if coarse.is_cheap else ACCURACY.most_dear
+    last = ACCURACY.most_cheap if coarse.is_cheap else ACCURACY.most_dear
+    if pooled:  # more points are worth it only where they cost little
+        last = DOUBTFUL if coarse.is_cheap else coarse.log2_points
     solution = first or _at_level(replace(coarse, scrambles=SCRAMBLES), name, place, tol, pooled=pooled)
     while True:
         equations = solution.equations
