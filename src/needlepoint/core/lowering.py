@@ -34,8 +34,8 @@ def lower(value: Spec, prefix: str = "") -> Lowered:
             static.append((path, keys[0] if isinstance(x, Spec) else keys))
             for _, inner in lowered:
                 traced.update(inner)
-        elif kind.traced and (is_traced(x) or (isinstance(x, float) and math.isfinite(x))):
-            traced[path] = x
+        elif kind.traced and (is_traced(cast("Any", x)) or (isinstance(x, float) and math.isfinite(x))):
+            traced[path] = cast("float", x)
         elif kind.traced and isinstance(x, tuple):
             static.append((path, len(several)))
             traced.update({f"{path}.{i}": one for i, one in enumerate(several)})
@@ -68,7 +68,7 @@ class Template:
     """A spec without its traced numbers: equal, and of equal hash, for all specs that share one kernel."""
 
     def __init__(self, value: Spec) -> None:
-        self.value = value
+        self.value: Any = value
         self._key = (type(value), lower(value)[0])
 
     def __hash__(self) -> int:

@@ -27,7 +27,7 @@ class PositionalSemantic(SequenceTask):
     teachers: ClassVar[tuple[str, ...]] = ("semantic", "positional")
     flips: ClassVar[tuple[tuple[str, ...], ...]] = (("semantic",),)
     exchangeable: ClassVar[bool] = False
-    tokens: ClassVar[int] = 2
+    tokens: ClassVar[int] = 2  # pyright: ignore[reportIncompatibleVariableOverride]  # always two
 
     omega: float = real(lo=0.0, hi=1.0, why="it is the weight of the positional part")
     sigma: float = real(lo=0.0, open_lo=True, largest=1e6, default=0.5, why="it is the spread of the tokens")

@@ -138,7 +138,7 @@ class SequenceTask(Spec):
 
     def place_at(self, place: Any) -> Place:
         """Return what the task says of its tokens at a place; the task has one length."""
-        import jax.numpy as jnp
+        jnp = _jax()[1]
 
         length, shift = self.tokens, self.shift(place)
         self._check_names("shift", shift)
@@ -174,8 +174,7 @@ class SequenceTask(Spec):
 
         `teachers` is (S, d), orthonormal. The place is drawn from the probabilities that the tilt gives it.
         """
-        import jax
-        import jax.numpy as jnp
+        jax, jnp = _jax()
 
         token_key, place_key, label_key = jax.random.split(key, 3)
         normals = jax.random.normal(token_key, (n, self.tokens, teachers.shape[1]), dtype=teachers.dtype)
@@ -191,27 +190,31 @@ class SequenceTask(Spec):
         at = jax.vmap(self.place_at)(places)
         x = at.spread[..., None] * normals + at.shift @ teachers
         noise = jax.random.normal(label_key, (n,), dtype=x.dtype)
-        y = jax.vmap(lambda f, p, e: jnp.asarray(self.labelled(f, p, e), float))(x @ teachers.T, places, noise)
-        return x, y, places
+
+        def label(fields: Any, place: Any, noise: Any) -> Any:
+            return jnp.asarray(self.labelled(fields, place, noise), float)
+
+        return x, jax.vmap(label)(x @ teachers.T, places, noise), places
 
     def source_hash(self) -> str | None:
         """Return a hash of what the methods of a user's class compute, at its shortest and longest length."""
         if type(self).__module__.partition(".")[0] == "needlepoint":
             return None
-        import jax.numpy as jnp
+        jnp = _jax()[1]
 
         calls: list[Call] = []
         masks = b""
         for length in sorted({self.shortest, self.longest}):
-            here = Template(self.at(length))
-            numbers, place = lower(self.at(length))[1], np.zeros((), int)
-            fields = np.zeros((length, len(self.teachers)))
-            calls += [
-                (lambda n, f, p, e, t=here: t.bind(n).labelled(f, p, e), (numbers, fields, place, 0.0)),
-                (lambda n, f, p, t=here: jnp.asarray(_tilt(t.bind(n), f, p)), (numbers, fields, place)),
-                (lambda n, p, t=here: t.bind(n).place_at(p), (numbers, place)),
-            ]
-            masks += b"".join(self.at(length).seen_at(p).tobytes() for p in range(self.at(length).places()))
+            here = self.at(length)
+            template, fields, place = Template(here), np.zeros((length, len(self.teachers))), np.zeros((), int)
+
+            def told(numbers: Any, fields: Any, place: Any, noise: Any, template: Template = template) -> Any:
+                task: SequenceTask = template.bind(numbers)
+                tilt = jnp.asarray(task.log_tilt(task.named(fields), place), float)
+                return task.labelled(fields, place, noise), tilt, task.place_at(place)
+
+            calls.append((told, (here.numbers, fields, place, 0.0)))
+            masks += b"".join(here.seen_at(p).tobytes() for p in range(here.places()))
         return fingerprint(calls, masks)
 
     @property
@@ -224,8 +227,12 @@ class SequenceTask(Spec):
         return lower(self)[1]
 
 
-def _tilt(task: SequenceTask, fields: Any, place: Any) -> Any:
-    return task.log_tilt(task.named(fields), place)
+def _jax() -> tuple[Any, Any]:
+    """Return jax and jax.numpy, which are imported where they are needed: specs are cheap to import."""
+    import jax
+    import jax.numpy as jnp
+
+    return jax, jnp
 
 
 def noise_var_of(task: SequenceTask) -> float | None:

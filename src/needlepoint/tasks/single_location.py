@@ -57,7 +57,7 @@ class SingleLocation(SequenceTask):
         return cast("int", self.tokens)
 
     def seen(self, place: int) -> Mapping[str, Any]:
-        return {"value": np.arange(self.tokens) == place}
+        return {"value": np.arange(self.places()) == place}
 
     def label(self, fields: Fields, place: Any, noise: Any) -> Any:
         return fields.value[place] + self.noise * noise
@@ -137,7 +137,7 @@ class SpikedSLR(SingleLocation):
     def spread(self, place: Any) -> Any:
         import jax.numpy as jnp
 
-        return jnp.where(np.arange(self.tokens) == place, self.relevant_std, 1.0)
+        return cast("Any", jnp).where(np.arange(self.tokens) == place, self.relevant_std, 1.0)
 
     def field_law(self, overlaps: Overlaps) -> FieldLaw:
         """The law that samples projected onto (k*, v*, k, v) follow."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 from scipy import optimize
 
@@ -99,6 +100,6 @@ def energy_crossing(
             f"{ends[1]:.3g}); give bounds on both sides of the crossing."
         )
     width = 1e-3 * (high - low)
-    root = float(optimize.brentq(gap, low, high, xtol=width))
+    root = cast("float", optimize.brentq(gap, low, high, xtol=width))
     slope = abs(ends[1] - ends[0]) / (high - low)
     return Estimate(root, max(errors.values()) / slope + width)

@@ -12,6 +12,7 @@ import numpy as np
 
 from needlepoint.losses import Loss
 from needlepoint.models.fields import FieldModel
+from needlepoint.numerics.arrays import Array
 from needlepoint.numerics.fixed_points import FixedPoints, anderson, linearised_alone, settle
 from needlepoint.tasks.sequence import SequenceTask
 from needlepoint.theory.fields import envelope
@@ -134,7 +135,7 @@ class Equations:
         return float(total - np.sum((hat.M @ hat.M.T + hat.Q) * held) / 2 + self.alpha * found.envelope)
 
 
-def minima(kind: Kind, numbers: Numbers, order: Order, base: np.ndarray, near: Minima | None = None) -> Minima:
+def minima(kind: Kind, numbers: Numbers, order: Order, base: Array, near: Minima | None = None) -> Minima:
     """Return the lowest minimum of every sample and the next lowest: from the field, zero and one field moved at a time
     and then from the two lowest, or only from the two that were lowest `near`by."""
     descend = functools.partial(envelope.descend, kind, numbers, *order, base)
@@ -150,7 +151,7 @@ def minima(kind: Kind, numbers: Numbers, order: Order, base: np.ndarray, near: M
     return Minima(chi, rival, gap, left)
 
 
-def _starts(kind: Kind, numbers: Numbers, order: Order, base: np.ndarray) -> list[np.ndarray]:
+def _starts(kind: Kind, numbers: Numbers, order: Order, base: Array) -> list[np.ndarray]:
     """Return the starts of the search for minima, each (freedom, n)."""
     field = np.asarray(_field(kind, numbers, order.M, order.Q, base))
     x = envelope.split(kind).x
@@ -161,7 +162,7 @@ def _starts(kind: Kind, numbers: Numbers, order: Order, base: np.ndarray) -> lis
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _field(kind: Kind, numbers: Numbers, M: np.ndarray, Q: np.ndarray, base: np.ndarray) -> jax.Array:
+def _field(kind: Kind, numbers: Numbers, M: Array, Q: Array, base: Array) -> Array:
     return envelope.start_at(kind, fields(kind, numbers, M, Q, base))
 
 
@@ -179,7 +180,7 @@ def _two_lowest(points: np.ndarray, heights: np.ndarray) -> tuple[np.ndarray, np
     return best, np.where(np.isfinite(gap), take(np.argmin(others, axis=0)), best), gap
 
 
-def _averages(kind: Kind, numbers: Numbers, order: Order, base: np.ndarray, low: Minima) -> envelope.Averages:
+def _averages(kind: Kind, numbers: Numbers, order: Order, base: Array, low: Minima) -> envelope.Averages:
     """Return the means at the minima. Two of almost equal height are averaged, see `ACCURACY.softening`."""
     none = np.zeros_like(low.gap)
     if not np.any(np.isfinite(low.gap)):
