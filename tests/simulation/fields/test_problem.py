@@ -90,6 +90,17 @@ def test_on_the_same_data_the_objective_is_the_one_of_single_location_tasks(case
 
 
 @pytest.mark.exact
+def test_one_head_is_a_key_and_a_value():
+    task, model, loss = CASES["several"]
+    weights = np.random.default_rng(1).standard_normal((2, D))
+    found = [
+        small_problem(task, m, loss)[0].value_and_gradient(weights) for m in (model, ndl.MultiHead(1, ndl.Softmax()))
+    ]
+    assert math.isclose(found[0][0], found[1][0], rel_tol=1e-13)
+    np.testing.assert_allclose(found[0][1], found[1][1], rtol=0, atol=1e-13 * np.abs(found[0][1]).max())
+
+
+@pytest.mark.exact
 def test_blocks_change_nothing_but_rounding(monkeypatch):
     problem, _ = small_problem(*CASES["heads"], n=90)
     weights = np.random.default_rng(1).standard_normal((4, D))

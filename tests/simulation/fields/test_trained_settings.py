@@ -17,7 +17,6 @@ SOFTMAX = ndl.KeyValueAttention(ndl.Softmax())
 
 SETTINGS = {
     "pair": (ndl.SeveralSLR(3, snr=3.0, noise=0.1), SOFTMAX, ndl.Ridge(4.0, 0.3)),
-    "one head": (ndl.SeveralSLR(3, snr=3.0, noise=0.1), ndl.MultiHead(1, ndl.Softmax()), ndl.Ridge(4.0, 0.3)),
     "two heads": (ndl.Needles(3, snr=4.0, noise=0.1), ndl.MultiHead(2, ndl.Softmax()), ndl.Ridge(5.0, 0.3)),
     "logistic": (ndl.SignSLR(2, snr=3.0), SOFTMAX, ndl.Ridge(6.0, 0.3, loss=ndl.Logistic())),
     "relevant_std": (ndl.SpikedSLR(2, snr=2.0, relevant_std=0.5, noise=0.1), SOFTMAX, ndl.Ridge(4.0, 0.4)),
@@ -28,18 +27,16 @@ SETTINGS = {
     ),
 }
 
-PAIR = {
-    "excess_risk": (0.327540383, 0.0015),
-    "train_loss": (0.112071136, 0.00072),
-    "energy": (0.49032687, 0.0012),
-    "key": (0.391091556, 0.0012),
-    "value": (1.139679362, 0.0013),
-    "key_sq": (0.354469981, 0.0038),
-    "value_sq": (1.420094012, 0.0025),
-}
 THEORY = {
-    "pair": PAIR,
-    "one head": PAIR,
+    "pair": {
+        "excess_risk": (0.327540383, 0.0015),
+        "train_loss": (0.112071136, 0.00072),
+        "energy": (0.49032687, 0.0012),
+        "key": (0.391091556, 0.0012),
+        "value": (1.139679362, 0.0013),
+        "key_sq": (0.354469981, 0.0038),
+        "value_sq": (1.420094012, 0.0025),
+    },
     "two heads": {
         "excess_risk": (0.386246656, 0.0017),
         "train_loss": (0.08670749, 0.00086),
@@ -83,11 +80,10 @@ WRONG_METRIC = {"excess_risk": 0.2246, "train_loss": 0.0737, "energy": 0.2625}
 
 SIZES = {
     "pair": {80: 300, 160: 160, 320: 80},
-    "one head": {80: 300, 160: 160, 320: 80},
     "two heads": {60: 300, 120: 160, 240: 80},
     "logistic": {80: 300, 160: 160, 320: 80},
     "relevant_std": {80: 300, 160: 200, 320: 120},
-    "semantic": {200: 160, 400: 80, 800: 40},
+    "semantic": {200: 200, 400: 100, 800: 60},
 }
 """d and repeats, so that standard errors of risk and energy are below 1 % at infinite d."""
 
@@ -116,20 +112,36 @@ def extrapolated(setting, sizes, seed=0):
     return ends, found
 
 
-def z_scores(setting, ends, theory):
+def z_scores(ends, theory):
     """Return the gaps over the standard errors of training and theory (a third of its tolerance)."""
     return {name: (ends[name][0] - x) / math.hypot(ends[name][1], error / 3) for name, (x, error) in theory.items()}
 
 
+FINITE = 0.015
+"""Share by which risk and energy at the smallest size may differ from those at infinite d: up to 1 % was measured."""
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_training_at_one_size_is_near_theory(setting):
+    """The quick core of the test below."""
+    with jax.enable_x64(True):
+        found = values(simulate_ridge(*SETTINGS[setting], SimulationOptions(min(SIZES[setting]), 16, samples=10_000)))
+    for name in {"risk", "excess_risk", "energy"} & set(THEORY[setting]):
+        theory, _ = THEORY[setting][name]
+        assert abs(found[name][0] - theory) < 4 * found[name][1] + FINITE * theory, name
+        assert found[name][1] < 0.04 * theory, "the test has no power"
+
+
 @pytest.mark.slow
 @pytest.mark.training
-@pytest.mark.parametrize("setting", [name for name in SETTINGS if name != "one head"])
+@pytest.mark.parametrize("setting", SETTINGS)
 def test_training_at_three_sizes_agrees_with_theory(setting):
     ends, _ = extrapolated(setting, SIZES[setting])
     for name in ("risk", "energy"):
         assert ends[name][1] < 0.01 * ends[name][0], "the test has no power"
-    z = z_scores(setting, ends, THEORY[setting])
+    z = z_scores(ends, THEORY[setting])
     assert max(map(abs, z.values())) < 4, z
     if setting == "relevant_std":  # negative control
-        wrong = z_scores(setting, ends, {name: (x, 0.0) for name, x in WRONG_METRIC.items()})
+        wrong = z_scores(ends, {name: (x, 0.0) for name, x in WRONG_METRIC.items()})
         assert min(map(abs, wrong.values())) > 10
