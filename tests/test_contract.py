@@ -202,10 +202,10 @@ def test_every_route_gives_the_same_risk(task, activation):
     constants = {"shift": -0.3} if activation == "Erf" else {}
     model = ndl.KeyValueAttention(ACTIVATIONS[activation].replace(**constants))
     methods = list(routes(EXAMPLES[task], model))
-    assert methods[-1] == "qmc"
-    assert methods != ["qmc"], "an activation of a known form has a route besides sampling"
+    assert methods[-2:] == ["qmc", "fields"]
+    assert len(methods) > 2 or model.activation.form == "general", "a known form has a route besides sampling"
     found = [ndl.population_risk(EXAMPLES[task], model, START, method=m) for m in methods]
     assert ndl.population_risk(EXAMPLES[task], model, START) == found[0]
     for other in found[1:]:
-        # the error of qmc is three standard errors of 16 scramblings, the others' is a numerical one
+        # errors of qmc and fields are three standard errors of scramblings, the others' are numerical ones
         assert abs(other.value - found[0].value) < 2 * (other.error + found[0].error)

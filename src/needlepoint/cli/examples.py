@@ -13,14 +13,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         '    --learner "Ridge(alpha=5, lam=0.1)" --plot curve.png',
         'needlepoint predict --task "MaxSLR(tokens=2, snr=2)" --learner "BayesOptimal()" --tol 1e-6 --seed 1',
         "needlepoint predict --spec run.toml --set task.snr=4 --json",
-        'needlepoint predict --activations mine.py --task "SpikedSLR(tokens=2, snr=2)" \\\n'
+        'needlepoint predict --theory mine.py --task "SpikedSLR(tokens=2, snr=2)" \\\n'
         '    --model "KeyValueAttention(mine())" --learner "Population()"',
     ),
     "simulate": (
         'needlepoint simulate --task "SpikedSLR(tokens=3, snr=2)" --model "KeyValueAttention(Softmax())" \\\n'
         '    --learner "Ridge(alpha=5, lam=0.1)" --d 20 --repeats 4 --samples 1000 --plot numbers.png',
         'needlepoint simulate --spec run.toml --overlaps "Overlaps(key=1, value=1)" --d 20 --seed 1 --json',
-        'needlepoint simulate --activations mine.py --spec run.toml --set "model.activation=mine()" \\\n'
+        'needlepoint simulate --theory mine.py --spec run.toml --set "model.activation=mine()" \\\n'
         '    --overlaps "Overlaps(key=1, value=1)" --d 20',
     ),
     "compare": (
@@ -28,13 +28,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "    --repeats 8 --samples 1000 --plot scores.png",
         'needlepoint compare --task "SpikedSLR(tokens=2, snr=2)" --model "KeyValueAttention(Linear())" \\\n'
         '    --learner "Ridge(alpha=5, lam=0.1)" --d 40 --repeats 4',
-        'needlepoint compare --activations mine.py --spec run.toml --set "model.activation=mine()" --d 20 \\\n'
+        'needlepoint compare --theory mine.py --spec run.toml --set "model.activation=mine()" --d 20 \\\n'
         "    --seed 1 --tol 1e-4 --json",
     ),
     "sweep": (
         "needlepoint sweep study.toml --plot snr.png",
         "needlepoint sweep study.toml --store other.sqlite --set task.tokens=3 --retry --yes --json",
-        'needlepoint sweep study.toml --activations mine.py --set "model.activation=mine()"',
+        'needlepoint sweep study.toml --theory mine.py --set "model.activation=mine()"',
         'needlepoint sweep study.toml --executor processes --workers 2 --memory "2 GB"',
         "needlepoint sweep study.toml --executor dask --address tcp://scheduler:8786",
     ),
@@ -44,7 +44,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'needlepoint contest --task "SpikedSLR(tokens=2, snr=2, noise=0.1)" --models "KeyValueAttention(Linear())" \\\n'
         '    --models "KeyValueAttention(Softmax())" --learner "Ridge(alpha=6, lam=\'optimal\')" --alpha 4 \\\n'
         "    --alpha 6 --common --d 20 --repeats 4 --samples 1000",
-        "needlepoint contest --activations mine.py --spec run.toml --set task.snr=4 --seed 1 --tol 1e-3 --json \\\n"
+        "needlepoint contest --theory mine.py --spec run.toml --set task.snr=4 --seed 1 --tol 1e-3 --json \\\n"
         '    --models "KeyValueAttention(mine())" --models "KeyValueAttention(Softmax())"',
     ),
     "figures": ("needlepoint figures", "needlepoint figures --json"),
@@ -87,15 +87,15 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "study ls": ("needlepoint study ls", "needlepoint study ls . --json"),
     "study show": (
         "needlepoint study show study.sqlite",
-        "needlepoint study show study.sqlite --activations mine.py --json",
+        "needlepoint study show study.sqlite --theory mine.py --json",
     ),
     "study export": (
         "needlepoint study export study.sqlite table.csv",
-        "needlepoint study export study.sqlite picture.png --activations mine.py",
+        "needlepoint study export study.sqlite picture.png --theory mine.py",
     ),
     "study prune": ("needlepoint study prune study.sqlite --json",),
     "study retry": (
-        "needlepoint study retry study.sqlite --activations mine.py --json",
+        "needlepoint study retry study.sqlite --theory mine.py --json",
         'needlepoint study retry study.sqlite --executor processes --workers 2 --memory "2 GB"',
         "needlepoint study retry study.sqlite --executor dask --address tcp://scheduler:8786",
     ),

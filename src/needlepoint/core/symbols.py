@@ -42,7 +42,7 @@ SYMBOLS: tuple[Symbol, ...] = (
     Symbol("beta_star", r"\beta^*", "inverse temperature of the labels", "> 0"),
     Symbol("beta", r"\beta", "inverse temperature of the attention that is trained", "> 0"),
     Symbol("width_ratio", "p/d", "width of W over d", "> 0"),
-    Symbol("omega", r"\omega", "weight of the positional part of a label", "0 to 1"),
+    Symbol("omega", r"\omega", "weight of the positional part of a label, at most 1", ">= 0"),
     Symbol("sigma", r"\sigma", "spread of tokens around their positional vectors", "> 0"),
     Symbol("weight", "w", "factor of the squared error in a loss", "> 0"),
     Symbol("m", "m", "Tr(S S0) / d", "real"),

@@ -15,6 +15,7 @@ from needlepoint.core.overlaps import IndexedOverlaps
 from needlepoint.core.results import Measurement, mean_estimate
 from needlepoint.core.status import Status
 from needlepoint.learners import Ridge
+from needlepoint.losses import squared_error
 from needlepoint.models.attention import DirectAttention, TiedAttention
 from needlepoint.simulation.indexed.accuracy import ACCURACY
 from needlepoint.simulation.indexed.amp import amp
@@ -52,8 +53,8 @@ class Trained(NamedTuple):
         return are_apart(self.minima, self.problem.energy_at_zero)
 
 
-@rule("simulate", AttentionIndexed, TiedAttention, Ridge)
-@rule("simulate", AttentionIndexed, DirectAttention, Ridge)
+@rule("simulate", AttentionIndexed, TiedAttention, Ridge, when=squared_error)
+@rule("simulate", AttentionIndexed, DirectAttention, Ridge, when=squared_error)
 def simulate_indexed(
     task: AttentionIndexed, model: TiedAttention | DirectAttention, learner: Ridge, options: SimulationOptions
 ) -> Measurement:

@@ -17,6 +17,7 @@ from needlepoint.core.lowering import lower
 from needlepoint.core.options import SimulationOptions
 from needlepoint.core.results import Measurement
 from needlepoint.learners import OnlineSGD, record_steps
+from needlepoint.losses import squared_error
 from needlepoint.models.activations import Activation, Erf
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.simulation.location.descent import project, quadrature_nodes, trajectory_measurement
@@ -25,7 +26,7 @@ from needlepoint.simulation.location.vectors import starting_vectors
 from needlepoint.tasks.single_location import SpikedSLR
 
 
-@rule("simulate", SpikedSLR, KeyValueAttention, OnlineSGD)
+@rule("simulate", SpikedSLR, KeyValueAttention, OnlineSGD, when=squared_error)
 def simulate_sgd(
     task: SpikedSLR, model: KeyValueAttention, learner: OnlineSGD, options: SimulationOptions
 ) -> Measurement:

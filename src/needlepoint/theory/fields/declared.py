@@ -180,6 +180,9 @@ def _check_model(task: SequenceTask, model: FieldModel) -> None:
 
 
 def _check_loss(task: SequenceTask, model: FieldModel, loss: Loss) -> None:
+    rng = np.random.default_rng(5)
+    labels = [task.labelled(jnp.asarray(rng.standard_normal((task.tokens, len(task.teachers)))), 0, 0.3)]
+    loss.check_labels(task, np.asarray(labels))
     f = jnp.asarray(np.random.default_rng(3).standard_normal((task.tokens, len(model.labels))))
     y = jnp.asarray(task.labelled(jnp.zeros((task.tokens, len(task.teachers))) + 0.3, 0, 0.1))
     shape = _traced(f"{type(loss).__name__}.cost", lambda y, f: loss.cost(y, model.outputs(f)), y, f)

@@ -18,6 +18,7 @@ from needlepoint.core.overlaps import IndexedOverlaps
 from needlepoint.core.results import UNSOLVED, Measurement, Prediction, Progress, silent
 from needlepoint.core.status import Status
 from needlepoint.learners import Ridge
+from needlepoint.losses import squared_error
 from needlepoint.models.attention import DirectAttention, TiedAttention
 from needlepoint.tasks.attention_indexed import AttentionIndexed
 from needlepoint.tasks.targets import Eigenvalues
@@ -41,8 +42,8 @@ METRICS = {
 """The name in `Outcome` of every metric."""
 
 
-@rule("predict", AttentionIndexed, TiedAttention, Ridge)
-@rule("predict", AttentionIndexed, DirectAttention, Ridge)
+@rule("predict", AttentionIndexed, TiedAttention, Ridge, when=squared_error)
+@rule("predict", AttentionIndexed, DirectAttention, Ridge, when=squared_error)
 @threadpool_limits.wrap(limits=1, user_api="blas")  # its sums are small, and slower with more threads
 def predict_indexed(task: AttentionIndexed, model: Model, learner: Ridge, options: PredictionOptions) -> Prediction:
     """Return the errors, overlaps and spectrum of the fixed point; a note says what makes it doubtful."""

@@ -16,7 +16,7 @@ from needlepoint.losses import Square
 from needlepoint.models.fields import FieldModel, informed
 from needlepoint.tasks.sequence import SequenceTask, noise_var_of
 from needlepoint.theory.fields.accuracy import ACCURACY
-from needlepoint.theory.fields.declared import check_declarations
+from needlepoint.theory.fields.declared import check_declarations, kinked
 from needlepoint.theory.fields.envelope import freedom
 from needlepoint.theory.fields.law import parts
 from needlepoint.theory.fields.ridge.solutions import Solution, solve
@@ -85,6 +85,9 @@ def prediction(
             f"there is a {where} (from the {other.start} start) of energy {other.energy.value:.6g} against "
             f"{best.energy.value:.6g}, risk {other.risk.value:.4g}.",
         )
+    if any(kinked(part.kind.model, part.kind.tokens) for part in best.equations.parts):
+        judged = None
+        notes += ("the output has kinks, where derivatives say nothing: stability is not known.",)
     if judged is not None:
         doubts = [*judged.doubts]
         if doubts:

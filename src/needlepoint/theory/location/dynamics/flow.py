@@ -20,6 +20,7 @@ from needlepoint.core.overlaps import SEVEN
 from needlepoint.core.results import Prediction, Trajectory
 from needlepoint.core.status import Status
 from needlepoint.learners import GradientFlow, OnlineSGD, record_steps
+from needlepoint.losses import squared_error
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.location.dynamics.accuracy import ACCURACY
@@ -33,8 +34,8 @@ _OFF, _ON = [2, 3, 4], [0, 1, 5, 6]  # which overlaps vanish on the manifold, an
 Field = Callable[[np.ndarray], Rates]
 
 
-@rule("predict", SpikedSLR, KeyValueAttention, GradientFlow)
-@rule("predict", MaxSLR, KeyValueAttention, GradientFlow)
+@rule("predict", SpikedSLR, KeyValueAttention, GradientFlow, when=squared_error)
+@rule("predict", MaxSLR, KeyValueAttention, GradientFlow, when=squared_error)
 def predict_flow(
     task: SingleLocation, model: KeyValueAttention, learner: GradientFlow, options: PredictionOptions
 ) -> Prediction:
@@ -48,7 +49,7 @@ def predict_flow(
     return _told(task, model, learner, options, times, paths, exact=True)
 
 
-@rule("predict", MaxSLR, KeyValueAttention, OnlineSGD)
+@rule("predict", MaxSLR, KeyValueAttention, OnlineSGD, when=squared_error)
 def predict_sgd_limit(
     task: SingleLocation, model: KeyValueAttention, learner: OnlineSGD, options: PredictionOptions
 ) -> Prediction:

@@ -18,6 +18,7 @@ from needlepoint.core.options import PredictionOptions
 from needlepoint.core.overlaps import frame_coordinates
 from needlepoint.core.results import Prediction, Trajectory
 from needlepoint.learners import OnlineSGD, record_steps
+from needlepoint.losses import squared_error
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.arrays import Array
 from needlepoint.tasks.single_location import SpikedSLR
@@ -45,7 +46,7 @@ class Frame(NamedTuple):
         return jnp.stack([self.kappa, self.nu, self.theta, self.eta, rho])
 
 
-@rule("predict", SpikedSLR, KeyValueAttention, OnlineSGD)
+@rule("predict", SpikedSLR, KeyValueAttention, OnlineSGD, when=squared_error)
 def predict_sgd(
     task: SpikedSLR, model: KeyValueAttention, learner: OnlineSGD, options: PredictionOptions
 ) -> Prediction:

@@ -14,12 +14,17 @@ from needlepoint.channels import elementwise
 from needlepoint.core.dispatch import check_part, check_untraced
 from needlepoint.core.errors import InvalidParameter, NoTheory, UnknownName, shown
 from needlepoint.core.estimates import Estimate
-from needlepoint.core.overlaps import Overlaps
+from needlepoint.core.overlaps import FieldOverlaps, Overlaps, as_matrices, flat_overlaps, result_names
 from needlepoint.core.specs import Spec
+from needlepoint.losses import Square
 from needlepoint.models.activations import Activation, Erf, KernelActivation
 from needlepoint.models.attention import KeyValueAttention
+from needlepoint.models.fields import FieldModel
 from needlepoint.numerics.precision import float64
+from needlepoint.tasks.sequence import SequenceTask, noise_var_of
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
+from needlepoint.theory.fields.declared import check_declarations
+from needlepoint.theory.fields.population import risks
 from needlepoint.theory.location.erf import closed_form as erf_closed_form
 from needlepoint.theory.location.moments import elementwise as elementwise_moments
 from needlepoint.theory.location.moments import kernels as kernel_moments
@@ -32,24 +37,25 @@ from needlepoint.theory.location.population.accuracy import ACCURACY
 Route = Callable[[Any, KeyValueAttention, Overlaps], Estimate]
 
 
-def population_risk(task: Spec, model: Spec, overlaps: Overlaps, method: str | None = None) -> Estimate:
+@float64
+def population_risk(task: Spec, model: Spec, overlaps: Overlaps | FieldOverlaps, method: str | None = None) -> Estimate:
     """Return the expected squared error on noisy labels at these overlaps: excess risk plus noise^2.
 
     `method` names a route: "closed" (Erf), "elementwise" (one-dimensional means), "kernel" (softmax and
-    softplus at any length) or "qmc" (scrambled Sobol points over the scores, any activation); None takes the
-    first that applies.
+    softplus at any length), "qmc" (scrambled Sobol points over the scores, any activation) or "fields" (over all
+    fields: any SequenceTask and FieldModel); None takes the first that applies.
 
     >>> model = ndl.KeyValueAttention(ndl.Erf(scale=0.3), unit_norm=True)
     >>> f"{ndl.population_risk(ndl.SpikedSLR(10, snr=200.0), model, ndl.Overlaps(1.0, 1.0)).value:.6f}"
     '0.877429'
     """
     excess = excess_risk(task, model, overlaps, method)
-    assert isinstance(task, SingleLocation)
-    return excess + task.noise_var
+    assert isinstance(task, SequenceTask)  # it has an excess risk
+    return excess + (noise_var_of(task) or 0.0)
 
 
 @float64
-def excess_risk(task: Spec, model: Spec, overlaps: Overlaps, method: str | None = None) -> Estimate:
+def excess_risk(task: Spec, model: Spec, overlaps: Overlaps | FieldOverlaps, method: str | None = None) -> Estimate:
     """Return the risk minus the label-noise variance, at these overlaps; see `population_risk`.
 
     >>> model = ndl.KeyValueAttention(ndl.Erf(scale=0.3), unit_norm=True)
@@ -59,21 +65,30 @@ def excess_risk(task: Spec, model: Spec, overlaps: Overlaps, method: str | None 
     check_untraced("population_risk")
     check_part("population_risk", "task", task)
     check_part("population_risk", "model", model)
-    if not isinstance(overlaps, Overlaps):
+    if not isinstance(overlaps, Overlaps | FieldOverlaps):
         raise InvalidParameter(
             f"population_risk(overlaps={shown(overlaps)}): write it as Overlaps(key=..., value=...)."
         )
-    if not isinstance(task, (SpikedSLR, MaxSLR)) or not isinstance(model, KeyValueAttention):
+    if not isinstance(task, SequenceTask) or not isinstance(model, FieldModel):
         raise NoTheory(
             f"no population risk for ({type(task).__name__}, {type(model).__name__}); "
             "the nearest are (SpikedSLR, KeyValueAttention) and (MaxSLR, KeyValueAttention)."
         )
+    if not isinstance(task, (SpikedSLR, MaxSLR)) or not isinstance(model, KeyValueAttention):
+        if method not in (None, "fields"):
+            raise UnknownName(f"method for {type(task).__name__}", method, ["fields"])
+        check_declarations(task, model, Square())
+        return by_fields(task, model, overlaps)
     if model.free_constants():
         name = model.free_constants()[0]
         raise InvalidParameter(
             f"{model.activation!r}: {name} is None; a risk at given overlaps needs its value "
             "(predict(..., Population()).resolved has the best one)."
         )
+    if isinstance(overlaps, FieldOverlaps):
+        M, Q = overlaps.matrices(model.labels, task.teachers)
+        names = result_names(model.labels, task.teachers)
+        overlaps = Overlaps(**dict(zip(names, flat_overlaps(M, Q), strict=True)))
     if model.unit_norm and not overlaps.unit:
         raise InvalidParameter(f"{overlaps!r}: key_sq and value_sq must be 1 for a model with unit_norm=True.")
     available = routes(task, model)
@@ -93,7 +108,14 @@ def routes(task: SingleLocation, model: KeyValueAttention) -> dict[str, Route]:
     if isinstance(model.activation, KernelActivation):
         table["kernel"] = _kernel
     table["qmc"] = qmc
+    table["fields"] = by_fields
     return table
+
+
+def by_fields(task: SequenceTask, model: FieldModel, overlaps: Overlaps | FieldOverlaps) -> Estimate:
+    """Return the excess risk by the law of all fields, which serves every task and model."""
+    M, Q = as_matrices(overlaps, model.labels, task.teachers)
+    return risks(task, model, Square(), M, Q).risk - (noise_var_of(task) or 0.0)
 
 
 def rounding(task: SingleLocation, overlaps: Overlaps, value: float, moments: Moments | None = None) -> float:

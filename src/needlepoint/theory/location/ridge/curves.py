@@ -17,15 +17,22 @@ from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.curves import Curves, Question, Solver
 from needlepoint.theory.location.ridge.accuracy import ACCURACY
 from needlepoint.theory.location.ridge.penalty import Trail
-from needlepoint.theory.location.ridge.prediction import at_best_penalties, branches, prediction, require_ridge
+from needlepoint.theory.location.ridge.prediction import (
+    answers_for,
+    at_best_penalties,
+    branches,
+    prediction,
+    require_ridge,
+)
 from needlepoint.theory.location.ridge.solutions import Solution
 
 
 @rule("predict_curves", SpikedSLR, KeyValueAttention, Ridge)
 @rule("predict_curves", MaxSLR, KeyValueAttention, Ridge)
 def curves_of_ridge(task: SingleLocation, model: KeyValueAttention, learner: Ridge) -> Solver | None:
-    """Return a solver for curves, at given penalties or at the best ones of each point."""
-    return _solve
+    """Return a solver for curves, at given penalties or at the best ones of each point; None where the equations are
+    not for the question."""
+    return _solve if answers_for(task, model, learner) else None
 
 
 def _solve(curves: Curves, options: PredictionOptions) -> list[list[Prediction]]:

@@ -27,8 +27,7 @@ LOWEST, HIGHEST = 1e-3, 1e3
 
 @dataclass(frozen=True)
 class Trail:
-    """What a search leaves for the next one along a curve: the place that it found, the curvature there, and the places
-    of the grid that it started from."""
+    """What a search leaves for the next one along a curve: where it ended, the curvature there, and its first grid."""
 
     place: Place
     curvature: np.ndarray
@@ -39,10 +38,9 @@ class Trail:
 class Best:
     """The penalties of least predicted risk, (lam_key, lam_value).
 
-    x          coordinates (6,) of the fixed point there, by the points of the search
+    x          coordinates (6,) of the fixed point there, by the points of the search; `solves` of them on the way
     shortfall  how far the risk at these penalties may be above the least one
     factor     the penalties are known to this factor, the same for key and value where they are one
-    solves     fixed points that were solved on the way
     """
 
     penalties: tuple[float, float]
@@ -83,9 +81,8 @@ class Search:
     def equations(self, x: np.ndarray, level: int | None = None, scrambles: int = 1) -> Equations:
         """Return the equations at the penalties exp(axes x)."""
         key, value = np.exp(self.axes @ x)
-        coarse = Equations(self.task, self.model, self.learner.alpha, (float(key), float(value)), COARSE, 1, self.seed)
-        level = self.level if level is None else level
-        return replace(coarse, log2_points=level, scrambles=scrambles)
+        penalties, level = (float(key), float(value)), self.level if level is None else level
+        return Equations(self.task, self.model, self.learner.alpha, penalties, level, scrambles, self.seed)
 
     @property
     def level(self) -> int:
@@ -282,8 +279,7 @@ def _checked(search: Search, end: Descent, tol: float, grid: dict[float, Sensiti
         place = replace(place, x=place.x + step, data=replace(_data(place), x=_ahead(search, place, step)))
         if gain <= wanted:
             break
-        # beyond what is usual only to meet the tolerance, of which the solution itself takes the other half
-        if gain > tol / 2:
+        if gain > tol / 2:  # beyond what is usual, to meet the tolerance; the solution takes its other half
             most = finest
         elif check + 1 >= ACCURACY.penalty_checks:
             break

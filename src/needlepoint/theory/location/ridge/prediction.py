@@ -27,13 +27,13 @@ from needlepoint.theory.location.ridge.solutions import Solution
 from needlepoint.theory.location.ridge.solving import TOLERANCE, solve
 
 
-def _answers(task: SingleLocation, model: KeyValueAttention, learner: Ridge) -> bool:
+def answers_for(task: SingleLocation, model: KeyValueAttention, learner: Ridge) -> bool:
     """Return whether the equations of this module are for the question: the square error, and one spread."""
     return learner.loss == Square() and task.label_var == 1.0
 
 
-@rule("predict", SpikedSLR, KeyValueAttention, Ridge, when=_answers)
-@rule("predict", MaxSLR, KeyValueAttention, Ridge, when=_answers)
+@rule("predict", SpikedSLR, KeyValueAttention, Ridge, when=answers_for)
+@rule("predict", MaxSLR, KeyValueAttention, Ridge, when=answers_for)
 def predict_ridge(
     task: SingleLocation, model: KeyValueAttention, learner: Ridge, options: PredictionOptions
 ) -> Prediction:
