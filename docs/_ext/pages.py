@@ -41,7 +41,18 @@ GROUPS = (
         "attention-indexed model.",
     ),
     Group("models", "Models", ("models",), "A model is a predictor; its activation says how scores become weights."),
-    Group("learners", "Learners", ("learners",), "A learner says how the weights of a model are chosen."),
+    Group(
+        "learners",
+        "Learners and losses",
+        ("learners", "losses"),
+        "A learner says how the weights of a model are chosen, and a loss what its errors cost.",
+    ),
+    Group(
+        "specs",
+        "Declaring specs",
+        ("core.specs",),
+        "What a task or a model of your own is written with. [How to write one](../extending.md#a-theory-of-your-own).",
+    ),
     Group(
         "results",
         "Results",
@@ -86,6 +97,13 @@ GROUPS = (
         "Bayes-optimal learning from samples",
         ("theory.location.bayes",),
         "Branches of the state evolution and where they end. [The derivations](../theory/bayes-samples.md).",
+        members=True,
+    ),
+    Group(
+        "phases",
+        "Phases of field models",
+        ("theory.fields",),
+        "Solutions one by one, and where they exchange their order. [The derivations](../theory/fields.md).",
         members=True,
     ),
     Group(

@@ -111,7 +111,7 @@ def routes(verb: str, task: Spec, model: Spec | None, learner: Spec) -> dict[str
     for _, (a, b, c) in sorted(zip(orders, lineages, strict=True), key=lambda pair: pair[0]):
         key = (verb, a, b, c)
         if key in _RULES and (key not in _LIMITS or _LIMITS[key](task, model, learner)):
-            path = _RULES[key].__module__.split(".")
+            path = (_RULES[key].__module__ or "__main__").split(".")  # None for code run by exec without a name
             found.setdefault(path[2] if path[0] == "needlepoint" and len(path) > 2 else path[0], _RULES[key])
     return found
 

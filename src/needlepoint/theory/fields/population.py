@@ -90,7 +90,7 @@ def risks(
     log2_points: int = ACCURACY.test_points,
     seed: int = 0,
 ) -> Risks:
-    """eq:field-risk. Return the population risk at overlaps M (P, S) and Q (P, P)."""
+    """eq:population-risk. Return the population risk at overlaps M (P, S) and Q (P, P)."""
     rows = losses(task, model, loss, M, Q, log2_points, ACCURACY.scrambles, seed)
     scale = loss.metric_scale
     wrong = estimate(rows[:, 2]) if isinstance(loss, Logistic) else None
