@@ -93,9 +93,7 @@ def find(
         limit = _LIMITS.get(key)
         if limit is not None:
             only = (limit.__doc__ or "").partition(".")[0].partition(":")[0].removeprefix("Return whether ")
-            raise NoTheory(
-                f"no rule for {describe(key)} with {learner!r}: the one there is answers where {only}."
-            )
+            raise NoTheory(f"no rule for {describe(key)} with {learner!r}: the one there is answers where {only}.")
         raise NoTheory(_miss(verb, key[1:]))
     if method is not None and method not in found:
         raise UnknownName(f"method of {verb} for ({type(task).__name__}, {type(learner).__name__})", method, found)
