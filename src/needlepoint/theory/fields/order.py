@@ -11,6 +11,9 @@ import numpy as np
 LEAST_SPREAD = 1e-5
 """Least diagonal entry of a root of Q - M M^T: where a weight vanishes its logarithm would have no limit."""
 
+ROUNDING = 1e-13
+"""Digits that are lost in Q - M M^T, relative to the squares of the overlaps."""
+
 LARGEST_SUSCEPTIBILITY = math.exp(25.0)
 """Bound of V; there neither the penalty nor the data hold a weight."""
 
@@ -74,7 +77,10 @@ class Pattern:
         """Return the coordinates (k,): M, then the roots of Q - M M^T and of V with logarithms on the diagonal."""
         found = [order.M[self.M]]
         for matrix in (order.Q - order.M @ order.M.T, order.V):
-            root = np.linalg.cholesky(matrix)
+            # the difference loses digits where the overlaps are large, and may then not be positive
+            values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+            least = max(LEAST_SPREAD**2, ROUNDING * float(np.sum(order.M**2)))
+            root = np.linalg.cholesky((vectors * np.maximum(values, least)) @ vectors.T)
             found += [np.log(np.diagonal(root)), root[self.below]]
         return np.concatenate(found)
 
