@@ -62,6 +62,19 @@ QUESTIONS = {
     "two tokens, tied, ridge": Question(
         TWO_TOKENS, ndl.TiedAttention(), ndl.Ridge(0.5, 0.1), {"learner.alpha": [0.5, 1.0]}
     ),
+    # ridge training by the rules for every field law
+    "needles, one head, ridge": Question(
+        ndl.Needles(2, snr=3.0, noise=0.2),
+        ndl.MultiHead(1, ndl.Softmax()),
+        ndl.Ridge(3.0, 1.0),
+        {"learner.lam": [1.0, 2.0]},
+    ),
+    "positional, tied, ridge": Question(
+        ndl.PositionalSemantic(0.3),
+        ndl.LowRankTied(),
+        ndl.Ridge(2.0, 0.2, loss=ndl.Square(0.25)),
+        {"learner.alpha": [1.5, 2.0]},
+    ),
     # Bayes
     "spiked, Bayes": Question(SPIKED, None, ndl.BayesOptimal(), {"task.snr": [1.0, 4.0]}),
     "max, Bayes of samples": Question(MAX, None, ndl.BayesOptimal(alpha=2.0), {"learner.alpha": [1.0, 2.0]}),

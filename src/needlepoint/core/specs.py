@@ -99,10 +99,27 @@ def real(
     default: Any = _REQUIRED,
     why: str = "",
 ) -> Any:
+    """Declare a real number from `lo` (excluded with `open_lo`) to `hi`; `why` is the reason that an error gives.
+
+    >>> @ndl.spec
+    ... class Wide(ndl.FieldModel):
+    ...     width: float = ndl.real(lo=0.0, why="it is a width")
+    >>> Wide(-1)
+    Traceback (most recent call last):
+    needlepoint.core.errors.InvalidParameter: Wide(width=-1.0): width must be >= 0 and finite (it is a width).
+    """
     return _declare(Real(lo, hi, open_lo, infinite, free, largest, why), default)
 
 
 def count(*, lo: int = 1, free: bool = False, default: Any = _REQUIRED, why: str = "") -> Any:
+    """Declare a whole number >= `lo`; None too if `free`.
+
+    >>> @ndl.spec
+    ... class Deep(ndl.FieldModel):
+    ...     layers: int = ndl.count(lo=1, default=2)
+    >>> Deep(), Deep(3)
+    (Deep(), Deep(layers=3))
+    """
     return _declare(Count(lo, free, why), default)
 
 
@@ -141,6 +158,14 @@ def nested(
     why: str = "",
     later: bool = False,
 ) -> Any:
+    """Declare another spec of this family, one of `words`, or with `many` a tuple of specs.
+
+    >>> @ndl.spec
+    ... class Headed(ndl.FieldModel):
+    ...     activation: object = ndl.nested("activation")
+    >>> Headed(ndl.Softmax())
+    Headed(activation=Softmax())
+    """
     return _declare(Nested(family, words, many, why), default, later)
 
 

@@ -25,6 +25,16 @@ class FieldModel(Spec):
     output(fields)  the output of one sequence from `fields.<column>`: a number, or an array of the label's shape
     linear          names of columns in which the output is linear: they are eliminated in closed form under `Square`
     flips           sets of names whose change of sign changes the sign of the output, or leaves it as it is
+
+    >>> @ndl.spec
+    ... class Gate(ndl.FieldModel):
+    ...     linear = ("value",)
+    ...     def columns(self):
+    ...         return ("key", "value")
+    ...     def output(self, fields):
+    ...         return (fields.key**2 * fields.value).sum()
+    >>> Gate().labels, Gate().penalties((0.1, 0.2))
+    (('key', 'value'), (0.1, 0.2))
     """
 
     family: ClassVar[str] = "model"

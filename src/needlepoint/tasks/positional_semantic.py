@@ -20,8 +20,8 @@ class PositionalSemantic(SequenceTask):
     Fields are in units of $\sigma$, and so are penalties: with `Square(weight=sigma**2)` a penalty $r$ here is
     $\lambda/\sigma^2$ of the paper.
 
-    >>> ndl.PositionalSemantic(omega=0.3, sigma=0.5)
-    PositionalSemantic(omega=0.3, sigma=0.5)
+    >>> ndl.PositionalSemantic(omega=0.3, sigma=0.4)
+    PositionalSemantic(omega=0.3, sigma=0.4)
     """
 
     teachers: ClassVar[tuple[str, ...]] = ("semantic", "positional")

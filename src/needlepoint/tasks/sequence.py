@@ -64,6 +64,20 @@ class SequenceTask(Spec):
     `places()` is how many places there are, equally probable before the tilt; `flips` names sets of teachers whose
     change of sign changes the sign of the label, or leaves it as it is. `exchangeable` says that all places are alike
     up to a permutation of the tokens, so that one of them is enough.
+
+    >>> @ndl.spec
+    ... class First(ndl.SequenceTask):
+    ...     teachers = ("key", "value")
+    ...     tokens: int = ndl.count(lo=1)
+    ...     def shift(self, place):
+    ...         return {"key": 2.0 * (np.arange(self.tokens) == 0)}
+    ...     def seen(self, place):
+    ...         return {"value": np.arange(self.tokens) == 0}
+    ...     def label(self, fields, place, noise):
+    ...         return fields.value[0]
+    >>> import numpy as np
+    >>> First(3).seen_at(0)[:, 1].tolist()
+    [True, False, False]
     """
 
     family: ClassVar[str] = "task"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -50,8 +50,7 @@ def population_risk(task: Spec, model: Spec, overlaps: Overlaps | FieldOverlaps,
     '0.877429'
     """
     excess = excess_risk(task, model, overlaps, method)
-    assert isinstance(task, SequenceTask)  # it has an excess risk
-    return excess + (noise_var_of(task) or 0.0)
+    return excess + (noise_var_of(cast("SequenceTask", task)) or 0.0)
 
 
 @float64
