@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-LEAST_SPREAD = 1e-5
-"""Least diagonal entry of a root of Q - M M^T: where a weight vanishes its logarithm would have no limit."""
+LEAST_SPREAD = 1e-3
+"""Least root of an eigenvalue of Q - M M^T: where columns vanish or become dependent its logarithm would have no limit.
+What it adds to Q is 1e-6."""
 
 ROUNDING = 1e-13
 """Digits that are lost in Q - M M^T, relative to the squares of the overlaps."""
