@@ -186,9 +186,7 @@ def spec(cls: _S) -> _S:
 
     >>> @ndl.spec
     ... class Halves(ndl.FieldModel):
-    ...     share: float = ndl.real(lo=0.0, hi=1.0, default=0.5)
-    ...     def columns(self):
-    ...         return ("key",)
+    ...     share: float = ndl.real(default=0.5)
     >>> Halves(0.25)
     Halves(share=0.25)
     """
