@@ -10,7 +10,7 @@ import needlepoint as ndl
 from needlepoint.models.fields import informed
 from needlepoint.theory.fields import envelope
 from needlepoint.theory.fields.law import fields, normals
-from needlepoint.theory.fields.order import Order, Pattern
+from needlepoint.theory.fields.order import Conjugates, Order, Pattern
 from needlepoint.theory.fields.ridge.equations import Equations, minima, starting_points
 from needlepoint.theory.fields.symmetry import patterns
 
@@ -123,3 +123,16 @@ def test_eliminated_values_are_at_their_minimum():
     for size in (1e-3, 1e-2):
         move = size * rng.standard_normal(at.fields.shape)
         assert np.all(height(np.asarray(at.fields) + move) > least)
+
+
+def test_coordinates_of_singular_and_infinite_matrices():
+    """Columns that become dependent keep a root; what is not finite is not a number, and no traceback."""
+    M = np.array([[1e4, 0.0], [0.0, 1.0]])
+    order = Order(M, M @ M.T + np.array([[1.0, 1.0], [1.0, 1.0]]), np.eye(2))
+    x = FULL.pack(order)
+    assert np.all(np.isfinite(x))
+    back = FULL.unpack(x)
+    assert np.allclose(back.Q, order.Q, rtol=1e-9, atol=1e-4)
+    assert np.all(np.isnan(FULL.pack(order._replace(Q=np.full((2, 2), np.inf)))))
+    lost = FULL.updated(Conjugates(M, np.full((2, 2), np.nan), np.eye(2)), np.ones(2))
+    assert np.all(np.isnan(lost.V))

@@ -79,9 +79,12 @@ class Pattern:
         found = [order.M[self.M]]
         for matrix in (order.Q - order.M @ order.M.T, order.V):
             # the difference loses digits where the overlaps are large, and may then not be positive
+            if not np.all(np.isfinite(matrix)):
+                return np.full(self.coordinates, np.nan)
             values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-            least = max(LEAST_SPREAD**2, ROUNDING * float(np.sum(order.M**2)))
-            root = np.linalg.cholesky((vectors * np.maximum(values, least)) @ vectors.T)
+            least = max(LEAST_SPREAD**2, ROUNDING * float(np.sum(order.M**2)), ROUNDING * float(values[-1]))
+            upper = np.linalg.qr((vectors * np.sqrt(np.maximum(values, least))).T, mode="r")
+            root = (upper * np.sign(np.diagonal(upper))[:, None]).T
             found += [np.log(np.diagonal(root)), root[self.below]]
         return np.concatenate(found)
 
@@ -99,6 +102,8 @@ class Pattern:
 
     def updated(self, hat: Conjugates, penalties: np.ndarray) -> Order:
         r"""eq:field-equations. Return $V = (r + \hat V)^{-1}$, $M = V\hat m$, $Q = V(\hat m\hat m^\top + \hat q)V$."""
+        if not all(np.all(np.isfinite(x)) for x in hat):
+            return Order(*(np.full(x.shape, np.nan) for x in hat))
         held, vectors = np.linalg.eigh(np.diag(penalties) + hat.V * self.Q)
         # where the curvature is negative nothing holds the weight, and V is set to its bound
         V = (vectors / np.maximum(held, 1 / LARGEST_SUSCEPTIBILITY)) @ vectors.T * self.Q

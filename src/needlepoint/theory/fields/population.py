@@ -44,6 +44,8 @@ def _losses(kind: Kind, numbers: Numbers, M: Array, roots: Array, base: Array) -
 def roots_at(kind: Kind, M: np.ndarray, Q: np.ndarray) -> np.ndarray:
     """Return roots (tokens, P, P) of Q - M_l M_l^T. They may be singular, as they are at the edge Q = M M^T."""
     found = []
+    if not (np.all(np.isfinite(M)) and np.all(np.isfinite(Q))):
+        return np.full((kind.tokens, *Q.shape), np.nan)
     for mask in kind.mask:
         seen = M * mask
         values, vectors = np.linalg.eigh(Q - seen @ seen.T)
@@ -98,5 +100,7 @@ def risks(
 
 
 def estimate(rows: np.ndarray) -> Estimate:
-    """Return the mean over scramblings with three standard errors."""
+    """Return the mean over scramblings with three standard errors; one that is not a number has no error."""
+    if not np.all(np.isfinite(rows)):
+        return Estimate(math.nan, math.inf)
     return Estimate(float(np.mean(rows)), 3 * float(np.std(rows, ddof=1)) / math.sqrt(len(rows)))

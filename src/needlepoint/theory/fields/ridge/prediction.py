@@ -90,6 +90,12 @@ def prediction(
         notes += ("the output has kinks, where derivatives say nothing: stability is not known.",)
     if judged is not None:
         doubts = [*judged.doubts]
+        for other in found[1:]:
+            if other.energy.value - best.energy.value <= best.energy.error + other.energy.error:
+                doubts.append(
+                    f"which of two solutions is lower is not decided (energies {best.energy} and {other.energy}, risks "
+                    f"{best.risk} and {other.risk})"
+                )
         if doubts:
             notes += (f"not to be trusted: {'; '.join(doubts)}.",)
             status = status if status is Status.MAX_STEPS else Status.UNSTABLE

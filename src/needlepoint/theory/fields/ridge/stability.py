@@ -14,7 +14,7 @@ from needlepoint.numerics.arrays import Array
 from needlepoint.theory.fields import envelope
 from needlepoint.theory.fields.accuracy import ACCURACY
 from needlepoint.theory.fields.law import Kind, Numbers, fields, normals
-from needlepoint.theory.fields.order import Order
+from needlepoint.theory.fields.order import Order, Pattern
 from needlepoint.theory.fields.ridge.equations import Equations, minima
 
 JUMPS, SHARE = 0.15, 0.03
@@ -28,7 +28,8 @@ class Stability:
 
     `replicon`: below 1 where the solution is stable. `jump_weight`: the part of a susceptibility's conjugate that comes
     from jumps of the proximal map, relative to the rest of it; `jump_share`: the same relative to all that holds the
-    weight. `rivals`: the share of samples with more than one minimum.
+    weight. `rivals`: the share of samples with more than one minimum. `breaking`: the largest factor by which the
+    equations without symmetries multiply a perturbation; above 1 a symmetry that was declared is broken.
     """
 
     replicon: float
@@ -37,11 +38,14 @@ class Stability:
     jump_error: float
     jump_share: float
     rivals: float
+    breaking: float = 0.0
 
     @property
     def doubts(self) -> list[str]:
         """Return what speaks against the replica-symmetric answer; empty if nothing does."""
         found = []
+        if self.breaking > BREAKS:
+            found.append(f"a symmetry is broken (perturbations that it forbids grow by {self.breaking:.3g} a step)")
         if self.replicon >= 1:
             found.append(f"replica symmetry is unstable (replicon {self.replicon:.3g} >= 1)")
         if abs(self.jump_weight) - 3 * self.jump_error > JUMPS and self.jump_share > SHARE:
@@ -50,6 +54,24 @@ class Stability:
                 "have more than one minimum)"
             )
         return found
+
+
+BREAKS = 1.05
+"""Growth of perturbations off the pattern beyond which a symmetry counts as broken: above 1 by more than the few points
+leave open."""
+
+
+def breaking(equations: Equations, order: Order) -> float:
+    """Return the largest real part of the eigenvalues of the map without any symmetry, at a solution that has them.
+
+    A declared flip leaves the equations in its pattern, but training leaves it where the pattern is unstable.
+    """
+    pattern = Pattern(tuple(() for _ in equations.pattern.columns), tuple(() for _ in equations.pattern.teachers))
+    if pattern.M.all() and equations.pattern.M.all() and equations.pattern.Q.all():
+        return 0.0
+    free = replace(equations, pattern=pattern, log2_points=ACCURACY.coarse, scrambles=1)
+    slope = free.slope(pattern.pack(order))
+    return float(np.max(np.linalg.eigvals(slope).real)) if np.all(np.isfinite(slope)) else 0.0
 
 
 class Responses(NamedTuple):
@@ -120,4 +142,5 @@ def judge(equations: Equations, rows: list[Order]) -> Stability:
         float(errors[worst]),
         float(np.max(shares)),
         float(np.mean(rivals)),
+        breaking(equations, Order(*(np.mean([row[i] for row in rows], axis=0) for i in range(3)))),
     )
