@@ -83,8 +83,8 @@ class Pattern:
                 return np.full(self.coordinates, np.nan)
             values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
             least = max(LEAST_SPREAD**2, ROUNDING * float(np.sum(order.M**2)), ROUNDING * float(values[-1]))
-            upper = np.linalg.qr((vectors * np.sqrt(np.maximum(values, least))).T, mode="r")
-            root = (upper * np.sign(np.diagonal(upper))[:, None]).T
+            upper = np.asarray(np.linalg.qr((vectors * np.sqrt(np.maximum(values, least))).T, mode="r"))
+            root = np.transpose(upper * np.sign(np.diagonal(upper))[:, None])
             found += [np.log(np.diagonal(root)), root[self.below]]
         return np.concatenate(found)
 
