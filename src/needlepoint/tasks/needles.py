@@ -38,7 +38,7 @@ class Needles(SequenceTask):
         return (*self._named("key"), *self._named("value"))
 
     @property
-    def flips(self) -> tuple[tuple[str, ...], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def flips(self) -> tuple[tuple[str, ...], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]  # as above
         return (self._named("value"),)
 
     def shift(self, place: Any) -> Mapping[str, Any]:
