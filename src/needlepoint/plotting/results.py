@@ -126,6 +126,7 @@ def plot_result(
             f"plot(x=..., metric=...): a curve is drawn around the prediction of a Ridge learner; this is a "
             f"{type(result).__name__} of {type(result.learner).__name__}, and a sweep draws curves of any."
         )
+    # every result has a spectrum or None, under a name that is not in their base
     if eigenvalues is not None and result.spectrum is None:  # pyright: ignore[reportAttributeAccessIssue]
         raise InvalidParameter("plot(eigenvalues=...): this model learns no matrix, and has no law to compare with.")
     values = None if eigenvalues is None else read_eigenvalues(eigenvalues)

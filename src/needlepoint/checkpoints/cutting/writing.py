@@ -136,6 +136,7 @@ def _copy_gguf(
     at, table, sizes = 0, b"", []
     for name, place in file.places.items():
         raw = name.encode()
+        # the coding of a file that is written here is one with types
         kind = _F16 if name in changed else int(file.coding.types[place.dtype])  # pyright: ignore[reportAttributeAccessIssue]
         size = 2 * int(np.prod(place.shape)) if name in changed else place.stop - place.start
         table += struct.pack("<Q", len(raw)) + raw + struct.pack("<I", len(place.shape))
