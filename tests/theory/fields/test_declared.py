@@ -87,6 +87,18 @@ TASKS = {
         {"flips": (("key",),)},
         r"Mine\.flips: changing the signs of \('key',\) changes the tokens' means",
     ),
+    "a flip of a name that is not there": (
+        {"flips": (("valeu",),)},
+        r"Mine\.flips: 'valeu' is not one of its teachers \(key, value\)",
+    ),
+    "a flip that is not in a tuple": ({"flips": ("value",)}, r"Mine\.flips: .* write flips = \(\('value',\),\)"),
+    "teachers that are one word": ({"teachers": "key"}, r"Mine: teachers = 'key' must be a tuple of names"),
+    "places that are no whole number": ({"places": lambda self: 2.0}, r"Mine\.places: it returned 2\.0"),
+    "no places": ({"places": lambda self: 0}, r"Mine\.places: it returned 0; return a whole number >= 1"),
+    "a tilt for every token": (
+        {"log_tilt": lambda self, fields, place: fields.key},
+        r"Mine\.log_tilt: it returned shape \(2,\); return one number",
+    ),
     "a spread of zero": ({"spread": lambda self, place: 0.0}, r"Mine\.spread: .*a spread is positive"),
     "places that are not alike": (
         {"places": lambda self: 2, "label": lambda self, fields, place, noise: fields.value[0] * (1.0 + place)},

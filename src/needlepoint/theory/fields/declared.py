@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.kinds import is_whole
 from needlepoint.core.lowering import Template, lower
 from needlepoint.losses import Loss
 from needlepoint.models.fields import FieldModel
@@ -33,8 +34,16 @@ def check_declarations(task: SequenceTask, model: FieldModel, loss: Loss) -> Non
 def _check(task: SequenceTask, model: FieldModel, loss: Loss, key: Checked) -> None:
     if key in _DONE:
         return
-    if not task.teachers:
-        raise InvalidParameter(f"{type(task).__name__}: it names no teachers; write teachers = ('key', 'value').")
+    if not task.teachers or isinstance(task.teachers, str):
+        raise InvalidParameter(
+            f"{type(task).__name__}: teachers = {task.teachers!r} must be a tuple of names; write teachers = ('key', "
+            "'value')."
+        )
+    _check_flips(f"{type(task).__name__}.flips", task.flips, task.teachers, "teachers")
+    _check_flips(f"{type(model).__name__}.flips", model.flips, model.groups, "columns")
+    count = task.places()
+    if not is_whole(count) or isinstance(count, float) or count < 1:
+        raise InvalidParameter(f"{type(task).__name__}.places: it returned {count!r}; return a whole number >= 1.")
     _check_task(task)
     _check_model(task, model)
     _check_loss(task, model, loss)
@@ -44,6 +53,16 @@ def _check(task: SequenceTask, model: FieldModel, loss: Loss, key: Checked) -> N
 
 _DONE: set[Checked] = set()
 """What was checked already: the checks take a tenth of a second."""
+
+
+def _check_flips(where: str, flips: Any, names: tuple[str, ...], what: str) -> None:
+    """Check that flips are sets of known names: a name that is not there would be a flip of nothing."""
+    for flip in flips:
+        if isinstance(flip, str):
+            raise InvalidParameter(f"{where}: {flips!r} must be sets of names; write flips = (({flip!r},),).")
+        for name in flip:
+            if name not in names:
+                raise InvalidParameter(f"{where}: {name!r} is not one of its {what} ({', '.join(names)}).")
 
 
 def _traced(where: str, function: Any, *args: Any) -> Any:
@@ -70,6 +89,9 @@ def _check_task(task: SequenceTask) -> None:
         raise InvalidParameter(f"{name}.label: it returned {shape.dtype}; a label is float64 (no casts, no counts).")
     for method in ("shift", "spread"):
         _traced(f"{name}.{method}", lambda n, p, m=method: _whole(template.bind(n), m, p), numbers, place)
+    tilted = _traced(f"{name}.log_tilt", lambda n, f, p: _tilt(template.bind(n), f, p), numbers, field, place)
+    if tilted.shape:
+        raise InvalidParameter(f"{name}.log_tilt: it returned shape {tilted.shape}; return one number for the place.")
     rng = np.random.default_rng(1)
     count = task.places()
     total = np.zeros(_TRIES)
@@ -111,6 +133,10 @@ def _check_task(task: SequenceTask) -> None:
         _check_exchange(task, fields=normals[0], noise=float(noises[0]))
 
 
+def _tilt(task: SequenceTask, fields: Any, place: Any) -> Any:
+    return task.log_tilt(task.named(fields), place)
+
+
 def _whole(task: SequenceTask, method: str, place: Any) -> Any:
     at = task.place_at(place)
     return at.shift if method == "shift" else at.spread
@@ -140,12 +166,9 @@ def _check_model(task: SequenceTask, model: FieldModel) -> None:
     P = len(model.labels)
     if len(set(model.labels)) < P:
         raise InvalidParameter(f"{name}.columns: two columns have the name {model.labels}; names differ.")
-    for kind, given in (("linear", model.linear), *(("flips", flip) for flip in model.flips)):
-        for column in given:
-            if column not in model.groups:
-                raise InvalidParameter(
-                    f"{name}.{kind}: {column!r} is not one of its columns ({', '.join(model.groups)})."
-                )
+    for column in model.linear:
+        if column not in model.groups:
+            raise InvalidParameter(f"{name}.linear: {column!r} is not one of its columns ({', '.join(model.groups)}).")
     template, numbers = Template(model), lower(model)[1]
     out = _traced(f"{name}.output", lambda n, f: template.bind(n).outputs(f), numbers, jnp.zeros((tokens, P)))
     label = jax.eval_shape(lambda f: jnp.asarray(task.labelled(f, 0, 0.0)), jnp.zeros((tokens, len(task.teachers))))
