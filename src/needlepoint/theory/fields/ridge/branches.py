@@ -40,6 +40,11 @@ def field_branches(
     for part, base in ((task, SequenceTask), (model, FieldModel), (learner, Ridge)):
         if not isinstance(part, base):
             raise InvalidParameter(f"field_branches({part!r}): give a SequenceTask, a FieldModel and Ridge(...).")
+    if isinstance(learner.lam, str):
+        raise InvalidParameter(
+            "field_branches(lam='optimal'): the phases are compared at one penalty; give it, such as that of "
+            "predict(...).resolved."
+        )
     require(task, model, learner)
     options = PredictionOptions(seed, tol)
     found: dict[str, Prediction] = {}
