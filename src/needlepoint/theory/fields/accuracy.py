@@ -92,6 +92,24 @@ class FieldAccuracy:
     """A solution at full accuracy is the one that the search for penalties followed if no coordinate differs by
     more."""
 
+    known_points: int = 12
+    """log2 of the points per scrambling with which the best predictor that knows the teachers is integrated first."""
+
+    known_most: int = 16
+    """log2 of the most points per scrambling of this integral."""
+
+    known_numbers: int = 2**24
+    """Most numbers in a scrambling of it (128 MB)."""
+
+    known_nodes: int = 256
+    """Intervals between -9 and 9 of the rule for the label's noise, where it is not added: labels may jump with it."""
+
+    crossing_steps: int = 12
+    """Most points at which the energies of two phases are compared; two or three are usual."""
+
+    crossing_step: float = 1e-3
+    """Step to a crossing, relative to the interval, below which it is taken without another comparison."""
+
     large: int = 16
     """Dimension of the proximal map beyond which a point takes more than minutes: it is refused."""
 
