@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +23,7 @@ from needlepoint.theory.fields.accuracy import ACCURACY
 from needlepoint.theory.fields.declared import check_declarations, kinked
 from needlepoint.theory.fields.envelope import freedom
 from needlepoint.theory.fields.law import parts
+from needlepoint.theory.fields.order import Pattern
 from needlepoint.theory.fields.ridge.penalties import Search, learner_lam, risk_of_zero
 from needlepoint.theory.fields.ridge.solutions import Solution, solve
 from needlepoint.theory.penalties.answers import raised
@@ -38,8 +40,15 @@ def predict_fields(task: SequenceTask, model: FieldModel, learner: Ridge, option
     return prediction(task, model, learner, options, branches(task, model, learner, options))
 
 
-def branches(task: SequenceTask, model: FieldModel, learner: Ridge, options: PredictionOptions) -> list[Solution]:
-    """Return all solutions of the equations for a learner with given penalties, the best first."""
+def branches(
+    task: SequenceTask,
+    model: FieldModel,
+    learner: Ridge,
+    options: PredictionOptions,
+    phases: Sequence[Pattern] | None = None,
+) -> list[Solution]:
+    """Return all solutions of the equations for a learner with given penalties, the best first; in these phases, or in
+    all."""
     return solve(
         task,
         model,
@@ -51,6 +60,7 @@ def branches(task: SequenceTask, model: FieldModel, learner: Ridge, options: Pre
         tol=options.tol,
         seed=options.seed,
         progress=options.progress,
+        phases=phases,
     )
 
 

@@ -25,7 +25,10 @@ from needlepoint.theory.fields.symmetry import patterns
 
 @dataclass(frozen=True)
 class Solution:
-    """A fixed point, the mean over independent scramblings (`rows`); errors are three standard errors."""
+    """A fixed point, the mean over independent scramblings (`rows`); errors are three standard errors.
+
+    `envelope` is the mean envelope: the derivative of the energy by alpha, because the free energy is stationary.
+    """
 
     start: str
     equations: Equations
@@ -36,6 +39,7 @@ class Solution:
     error_rate: Estimate | None
     train_loss: Estimate
     energy: Estimate
+    envelope: Estimate
     residual: float
     status: Status
     slope: np.ndarray
@@ -208,6 +212,7 @@ def _solution(place: Found, equations: Equations, found: FixedPoints) -> Solutio
         None if wrong is None else replace(wrong, error=wrong.error + estimate(own[:, 1]).error),
         estimate(scale * np.array([m.loss for m in means])),
         estimate(energies),
+        estimate(np.array([m.envelope for m in means])),
         float(np.max(found.residual)),
         status,
         place.slope,
