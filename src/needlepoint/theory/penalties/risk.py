@@ -22,17 +22,8 @@ class RiskOfPenalties(ABC):
     the iteration leaves. A point x (k,) stands for the penalties exp(axes x).
     """
 
-    names: tuple[str, ...]
-    """What the penalties are called in notes, without their common prefix."""
-
-    common: bool
-    """Whether one penalty is sought for all."""
-
     follows: bool
     """Whether a solution is continued from its neighbour; otherwise every one is sought from the starts."""
-
-    level: int
-    """log2 of the points of the search."""
 
     coarse: int
     """log2 of the fewest points that a solution has."""
@@ -42,6 +33,21 @@ class RiskOfPenalties(ABC):
 
     progress: Progress = silent
     solves: int = 0
+
+    @property
+    @abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """Return what the penalties are called in notes, without their common prefix."""
+
+    @property
+    @abstractmethod
+    def common(self) -> bool:
+        """Return whether one penalty is sought for all."""
+
+    @property
+    @abstractmethod
+    def level(self) -> int:
+        """Return log2 of the points of the search."""
 
     @abstractmethod
     def starts(self) -> Iterable[tuple[np.ndarray, object]]:

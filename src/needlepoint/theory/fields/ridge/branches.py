@@ -75,14 +75,19 @@ def energy_crossing(
     The energies have the derivatives $\Phi$ by alpha, so that the crossing is a Newton step $-\Delta e/\Delta\Phi$ away
     from where they were last compared. The error is the sum of the errors of both energies there over the difference of
     the slopes there, less its own error, and what the curvature of the energies leaves of the last step.
-    `learner.alpha` is not used.
+    `tol` is asked of the risks of both phases, and the crossing is known the better the smaller it is. `learner.alpha`
+    is not used.
 
     >>> learner = ndl.Ridge(1.0, 0.04, loss=ndl.Square(0.25))
     >>> found = ndl.energy_crossing(ndl.PositionalSemantic(0.3), ndl.LowRankTied(), learner, (1.1, 1.4), tol=1e-3)
-    >>> 1.2 < found.value < 1.3
+    >>> abs(found.value - 1.25) < found.error
     True
     """
-    options = PredictionOptions(seed, tol)
+    options, phases = PredictionOptions(seed, tol), len(patterns(task, model))
+    if phases != 2:
+        raise InvalidParameter(
+            f"energy_crossing({task!r}): the number of its phases is {phases}; a crossing needs two."
+        )
     low, high = (_gap(task, model, learner.replace(alpha=alpha), options) for alpha in between)
     if low.height.value * high.height.value > 0:
         raise InvalidParameter(
@@ -116,8 +121,6 @@ class Gap(NamedTuple):
 
 def _gap(task: SequenceTask, model: FieldModel, learner: Ridge, options: PredictionOptions) -> Gap:
     found = _phases(task, model, learner, options)
-    if len(found) != 2:
-        raise InvalidParameter(f"energy_crossing({task!r}): it has {len(found)} phases; a crossing needs two.")
     for name, solutions in found.items():
         if not solutions[0].solved:
             answer = prediction(task, model, learner, options, solutions)

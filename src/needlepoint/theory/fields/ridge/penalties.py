@@ -38,8 +38,12 @@ class Search(RiskOfPenalties):
     progress: Progress = silent
     solves: int = field(default=0, init=False)
 
-    level, coarse = ACCURACY.response_level, ACCURACY.coarse
+    coarse = ACCURACY.coarse
     apart = ACCURACY.apart
+
+    @property
+    def level(self) -> int:
+        return ACCURACY.response_level
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -97,7 +101,8 @@ class Search(RiskOfPenalties):
 
 def learner_lam(penalties: tuple[float, ...]) -> float | tuple[float, ...]:
     """Return penalties (G,) as `Ridge` takes them: a number where the model has one kind of columns."""
-    return penalties if len(penalties) > 1 else penalties[0]
+    first, *others = penalties
+    return penalties if others else first
 
 
 def risk_of_zero(task: SequenceTask, model: FieldModel, learner: Ridge) -> float:

@@ -37,9 +37,12 @@ class Search(RiskOfPenalties):
     progress: Progress = silent
     solves: int = field(default=0, init=False)
 
-    names = ("key", "value")
     coarse = COARSE
     apart = APART
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.model.groups
 
     @property
     def common(self) -> bool:

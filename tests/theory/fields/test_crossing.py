@@ -1,0 +1,95 @@
+"""Where two phases exchange their order: slopes of energies, and a bisection with more points."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import needlepoint as ndl
+from needlepoint.models.fields import informed
+from needlepoint.numerics.precision import float64
+from needlepoint.theory.fields.ridge.equations import Equations, starting_points
+from needlepoint.theory.fields.symmetry import patterns
+
+TASK, MODEL, LOSS = ndl.PositionalSemantic(0.3), ndl.LowRankTied(), ndl.Square(0.25)
+LEARNER = ndl.Ridge(1.0, 0.04, loss=LOSS)
+
+
+class Phases:
+    """The energies of both phases as functions of alpha on fixed points, each solution continued from the last one."""
+
+    def __init__(self, level, seed, penalty=0.04):
+        self.equations = {
+            pattern.name: Equations(TASK, MODEL, LOSS, 1.0, (penalty,), pattern, level, 1, seed)
+            for pattern in patterns(TASK, MODEL)
+        }
+        self.x = {
+            name: starting_points(eq.pattern, informed(TASK, MODEL))["informed"] for name, eq in self.equations.items()
+        }
+
+    def at(self, alpha):
+        """Energy, mean envelope and mean loss of both phases."""
+        found = {}
+        for name, equations in self.equations.items():
+            here = replace(equations, alpha=alpha)
+            near = here.settle(self.x[name]).x
+            end = here.solve(near, here.slope(near[0]), 1e-6)
+            assert end.residual[0] < 1e-4
+            self.x[name] = end.x[0]
+            order = here.pattern.unpack(end.x[0])
+            means = here.means(order)
+            found[name] = here.energy(order, means), means.envelope, means.loss
+        return found
+
+
+@pytest.mark.exact
+@float64
+def test_the_slope_of_an_energy_is_the_mean_envelope():
+    phases, h = Phases(9, 0), 0.05
+    here, ahead, behind = (phases.at(alpha) for alpha in (2.0, 2.0 + h, 2.0 - h))
+    for name, (_, slope, loss) in here.items():
+        # what jumps and softening of 512 points leave
+        assert (ahead[name][0] - behind[name][0]) / (2 * h) == pytest.approx(slope, rel=0.02)
+        assert loss != pytest.approx(slope, rel=0.02)  # weights that move change more than the loss
+
+
+@float64
+def bisected(seed, penalty=0.04):
+    phases = Phases(13, seed, penalty)
+
+    def gap(alpha):
+        found = phases.at(alpha)
+        return found["semantic"][0] - found["positional"][0]
+
+    low, high = 1.1, 1.5
+    assert gap(low) * gap(high) < 0
+    sign = math.copysign(1.0, gap(low))
+    for _ in range(8):
+        middle = (low + high) / 2
+        low, high = (middle, high) if sign * gap(middle) > 0 else (low, middle)
+    return (low + high) / 2
+
+
+@pytest.mark.slow
+@pytest.mark.quadrature
+def test_the_crossing_is_where_a_bisection_ends():
+    found = ndl.energy_crossing(TASK, MODEL, LEARNER, (1.15, 1.35), tol=5e-5)
+    others = np.array([bisected(seed) for seed in range(7, 11)])
+    spread = 3 * others.std(ddof=1) / math.sqrt(len(others)) + 0.4 / 2**9
+    assert abs(found.value - others.mean()) <= found.error + spread
+    assert found.error < 0.05
+    assert spread < 0.02
+    # at another penalty it is elsewhere, by more than that
+    assert abs(found.value - bisected(7, penalty=0.05)) > found.error + spread
+
+
+def test_a_crossing_needs_two_phases():
+    with pytest.raises(ndl.InvalidParameter, match="the number of its phases is 1; a crossing needs two"):
+        ndl.energy_crossing(ndl.SpikedSLR(2, 2.0), ndl.KeyValueAttention(ndl.Linear()), ndl.Ridge(1.0, 0.5), (2.0, 3.0))
+
+
+@pytest.mark.slow
+def test_a_crossing_needs_bounds_on_both_sides():
+    with pytest.raises(ndl.InvalidParameter, match="the same phase is lower at both ends"):
+        ndl.energy_crossing(TASK, MODEL, LEARNER, (2.0, 2.2))
