@@ -49,8 +49,13 @@ def search(activation: type[Activation], channel: Channel, sample: Sample, start
     """
     descend = _descent(activation, channel, sample)
     rough, value = jax.lax.map(lambda x: descend(x, _BEFORE), starts)
-    leaders = _two_lowest(rough, value)
-    fine, value = jax.lax.map(lambda x: descend(x, _AFTER * patience), jnp.stack(leaders[:2]))
+    return refine(activation, channel, sample, jnp.stack(_two_lowest(rough, value)[:2]), patience)
+
+
+def refine(activation: type[Activation], channel: Channel, sample: Sample, leaders: Array, patience: int = 1) -> Minima:
+    """Return the minima that Newton's method reaches from two points `leaders` (2, tokens, n), the lower one first."""
+    descend = _descent(activation, channel, sample)
+    fine, value = jax.lax.map(lambda x: descend(x, _AFTER * patience), leaders)
     best, rival, gap = _two_lowest(fine, value)
     slope = curvature(activation, channel, sample, best).slope
     return Minima(best, rival, gap, channel.V_k * jnp.max(jnp.abs(slope), axis=0))

@@ -12,7 +12,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from needlepoint.channels.any_activation import general_response, search, starts_of
+from needlepoint.channels.any_activation import general_response, refine, search, starts_of
 from needlepoint.channels.linear_attention import linear_response, linear_scores
 from needlepoint.channels.replies import Channel, Minima, Response, Sample, reply
 from needlepoint.channels.softmax_pair import pair_scores
@@ -33,6 +33,14 @@ def proximal(activation: type[Activation], channel: Channel, sample: Sample) -> 
     if issubclass(activation, Softmax) and len(sample.w_chi) == 2:
         return pair_scores(channel, sample)
     return search(activation, channel, sample, starts_of(activation, channel.c, sample))
+
+
+def followed(activation: type[Activation], channel: Channel, sample: Sample, near: Minima) -> Minima:
+    """Return the two minima that Newton's method reaches from those of `near`, which is known at fields close by.
+
+    This costs a fifth of a search, but does not see a lower minimum that has appeared elsewhere.
+    """
+    return refine(activation, channel, sample, jnp.stack([near.scores, near.rival]))
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -44,6 +45,10 @@ class Equations:
     log2_points: int
     scrambles: int
     seed: int
+    follows: bool = False
+    """Whether minima of sequences are followed from step to step of an iteration, and searched for again only at its
+    beginning and its end: half the cost where every search is Newton's method from many starts, but one more kernel to
+    compile, which pays in searches of many solutions."""
 
     @functools.cached_property
     def blocks(self) -> list[tuple[float, Base]]:
@@ -58,9 +63,17 @@ class Equations:
     def minima(self, order: Order) -> list[Minima]:
         """Return the proximal map of every block. Row i of `order` uses scrambling i, or the only one."""
         rows = _filled(order)
-        return self._once(
-            "minima", rows, lambda: [settled(*self.kinds, *self.numbers, rows, base) for _, base in self.blocks]
-        )
+        near: Sequence[Minima | None] = [None] * len(self.blocks)
+        if self._following:
+            near = self._following[-1] or self._kept.get("minima", (None, near))[1]
+
+        def compute() -> list[Minima]:
+            return [
+                settled(*self.kinds, *self.numbers, rows, base, before)
+                for (_, base), before in zip(self.blocks, near, strict=True)
+            ]
+
+        return self._once("minima", rows, compute)
 
     def _once(self, name: str, order: Order, compute: Callable[[], Any]) -> Any:
         """Return `compute()`, or its last result under this name if that was at the same order.
@@ -150,12 +163,48 @@ class Equations:
         most: int = ACCURACY.solve_steps,
         close: np.ndarray | float = 0.0,
     ) -> FixedPoints:
-        return anderson(self.map, x, tol=tol, most=most, slope=slope, enough=ACCURACY.jumping_step, close=close)
+        def iterate(x: np.ndarray, most: int) -> FixedPoints:
+            return anderson(self.map, x, tol=tol, most=most, slope=slope, enough=ACCURACY.jumping_step, close=close)
+
+        return self._twice(iterate, x, most)
 
     def settle(self, x: np.ndarray, tol: float, most: int = ACCURACY.settle_steps) -> FixedPoints:
         """Return where the flow of the map leads from `x`: (1, 6) if there is one scrambling, else a row for each."""
         linearised = linearised_alone if self.scrambles == 1 else linearised_rows
-        return settle(linearised(self.map), x, tol=tol, most=most, enough=ACCURACY.jumping_step)
+
+        def iterate(x: np.ndarray, most: int) -> FixedPoints:
+            return settle(linearised(self.map), x, tol=tol, most=most, enough=ACCURACY.jumping_step)
+
+        return self._twice(iterate, x, most)
+
+    def _twice(self, iterate: Callable[[np.ndarray, int], FixedPoints], x: np.ndarray, most: int) -> FixedPoints:
+        """Return where an iteration of at most so many steps from `x` (rows, 6) ends. If minima are followed, the same
+        iteration goes on from there for a few steps with a search at each, so that its residual is that of the map."""
+        if not self.follows or self.is_cheap or most <= ACCURACY.searched_steps:
+            return iterate(x, most)
+        with self.following():
+            first = iterate(x, most)
+        last = iterate(first.x, ACCURACY.searched_steps)
+        return last._replace(steps=first.steps + last.steps)
+
+    @contextlib.contextmanager
+    def following(self, around: Order | None = None) -> Iterator[None]:
+        """Follow the minima of sequences from call to call, or from those at the order `around`, instead of searching
+        for them, as long as this context lasts and where `follows` says so."""
+        if self.follows and not self.is_cheap:
+            self._following.append([] if around is None else self.minima(around))
+        try:
+            yield
+        finally:
+            if self._following:
+                self._following.clear()
+                self.forget()
+
+    @functools.cached_property
+    def _following(self) -> list[list[Minima]]:
+        """Return a list that is empty unless minima are followed, else has those that all calls begin from, if any; the
+        dataclass itself is frozen."""
+        return []
 
     def settle_pooled(self, x: np.ndarray, tol: float) -> tuple[FixedPoints, float]:
         """Return fixed points (scrambles, 6) around that of the scramblings' mean map, which the flow reaches from `x`

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import linalg
 
 from needlepoint.channels.linear_attention import linear_response
-from needlepoint.channels.proximal import patient, proximal
+from needlepoint.channels.proximal import followed, patient, proximal
 from needlepoint.channels.replies import Channel, Divergence, Minima, Reply, Sample, reply
 from needlepoint.models.activations import Activation, Linear, Softmax
 from needlepoint.numerics.gaussian import first_largest, sobol_normals
@@ -180,10 +180,22 @@ def place(law: dict[str, Any], base: Base) -> tuple[Any, Any]:
 
 
 def settled(
-    task_type: type[SingleLocation], activation: type[Activation], law: Any, c: Any, order: Order, base: Base
+    task_type: type[SingleLocation],
+    activation: type[Activation],
+    law: Any,
+    c: Any,
+    order: Order,
+    base: Base,
+    near: Minima | None = None,
 ) -> Minima:
-    """Return the proximal map of every sample; those that did not converge are solved again, with more steps."""
-    found = _minima(task_type, activation, law, c, order, base)
+    """Return the proximal map of every sample; those that did not converge are solved again, with more steps.
+
+    With `near`, the minima at an order close by, these are followed instead of being searched for.
+    """
+    if near is None:
+        found = _minima(task_type, activation, law, c, order, base)
+    else:
+        found = _followed(task_type, activation, law, c, order, base, near)
     late = np.nonzero(np.asarray(found.left) > ACCURACY.far)
     count = late[0].size
     if not count:
@@ -216,6 +228,22 @@ def _minima(
         return proximal(activation, Channel(c, order.V_k, order.V_v), fields(task_type, law, order, base))
 
     return jax.vmap(one)(order, base)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _followed(
+    task_type: type[SingleLocation],
+    activation: type[Activation],
+    law: Any,
+    c: Any,
+    order: Order,
+    base: Base,
+    near: Minima,
+) -> Minima:
+    def one(order: Order, base: Base, near: Minima) -> Minima:
+        return followed(activation, Channel(c, order.V_k, order.V_v), fields(task_type, law, order, base), near)
+
+    return jax.vmap(one)(order, base, near)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

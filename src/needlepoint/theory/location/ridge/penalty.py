@@ -82,7 +82,9 @@ class Search:
         """Return the equations at the penalties exp(axes x)."""
         key, value = np.exp(self.axes @ x)
         penalties, level = (float(key), float(value)), self.level if level is None else level
-        return Equations(self.task, self.model, self.learner.alpha, penalties, level, scrambles, self.seed)
+        return Equations(
+            self.task, self.model, self.learner.alpha, penalties, level, scrambles, self.seed, follows=True
+        )
 
     @property
     def level(self) -> int:
@@ -200,7 +202,9 @@ def _grid(search: Search, trail: Trail | None) -> dict[float, Sensitivity]:
         if known is not None and known.risk > least + ACCURACY.penalty_far:
             found[float(x[0])] = known
             continue
-        place = search(x, search.place(x, known) if known is not None else near) or search(x)
+        place = search(x, search.place(x, known) if known is not None else near)
+        if place is None and (trail is None or known is not None):  # the neighbour on a curve had no solution either
+            place = search(x)
         if place is not None:
             near, found[float(x[0])] = place, _data(place)
     if found and trail is None:
@@ -254,7 +258,8 @@ def _checked(search: Search, end: Descent, tol: float, grid: dict[float, Sensiti
     """Return the answer: the place where the descent ended, corrected by independent scramblings, with how far its risk
     may be above the least."""
     place, level, wanted = end.place, max(COARSE, search.level - 3), ACCURACY.penalty_share * tol
-    most, finest, (low, high) = level + ACCURACY.penalty_finer, level + ACCURACY.penalty_finest, search.bounds
+    most = usual = level + ACCURACY.penalty_finer
+    finest, (low, high) = level + ACCURACY.penalty_finest, search.bounds
     gain, off, curvature = math.inf, np.full(place.x.size, math.inf), end.curvature
     before: tuple[int, np.ndarray, np.ndarray] | None = None
     for check in range(ACCURACY.penalty_checks_most):
@@ -281,7 +286,7 @@ def _checked(search: Search, end: Descent, tol: float, grid: dict[float, Sensiti
             break
         if gain > tol / 2:  # beyond what is usual, to meet the tolerance; the solution takes its other half
             most = finest
-        elif check + 1 >= ACCURACY.penalty_checks:
+        elif check + 1 >= ACCURACY.penalty_checks or level > usual:
             break
         if noise > wanted / 2:
             if level == most:

@@ -55,10 +55,15 @@ def _linearised(equations: Equations, x: np.ndarray) -> tuple[np.ndarray, np.nda
     """
     step, axes = ACCURACY.response_step, np.eye(x.shape[1])
     if equations.scrambles == 1:  # all rows are the same problem: one call has the differences of all coordinates
-        up, down = equations.map(np.concatenate([x + step * axes, x])), equations.map(x - step * axes)
+        rows = np.concatenate([x + step * axes, x])
+        up = equations.map(rows)
+        with equations.following(unpack(rows)):
+            down = equations.map(x - step * axes)
         return up[-1:], ((up[:-1] - down).T / (2 * step))[None]
-    moved = [(equations.map(x + step * e) - equations.map(x - step * e)) / (2 * step) for e in axes]
-    return equations.map(x), np.stack(moved, axis=-1)
+    values = equations.map(x)
+    with equations.following(unpack(x)):
+        moved = [(equations.map(x + step * e) - equations.map(x - step * e)) / (2 * step) for e in axes]
+    return values, np.stack(moved, axis=-1)
 
 
 def by_log_penalties(equations: Equations, value: np.ndarray) -> np.ndarray:
