@@ -77,6 +77,7 @@ QUESTIONS = {
     ),
     # Bayes
     "spiked, Bayes": Question(SPIKED, None, ndl.BayesOptimal(), {"task.snr": [1.0, 4.0]}),
+    "signs, Bayes": Question(ndl.SignSLR(2, snr=3.0, noise=0.5), None, ndl.BayesOptimal(), {"task.noise": [0.5, 1.0]}),
     "max, Bayes of samples": Question(MAX, None, ndl.BayesOptimal(alpha=2.0), {"learner.alpha": [1.0, 2.0]}),
     "spiked, Bayes of samples": Question(SPIKED, None, ndl.BayesOptimal(alpha=2.0), {"learner.alpha": [1.0, 2.0]}),
     "one token, Bayes": Question(ONE_TOKEN, None, ndl.BayesOptimal(0.5), {"learner.alpha": [0.3, 0.5]}),

@@ -55,8 +55,9 @@ class Ridge(Spec):
     d/2 (lam_key |k|^2 + lam_value |v|^2) with teachers of norm 1, which is lam_key/2 |k|^2 + lam_value/2 |v|^2
     on the scale of teachers of norm sqrt(d) (eq:ridge).
 
-    `lam` is one penalty, the pair (lam_key, lam_value), or "optimal" (of the predicted risk): the best pair, or with
-    `common=True` the best single penalty on both. `start` says from
+    `lam` is one penalty, the pair (lam_key, lam_value), in general one for each kind of column of the model, or
+    "optimal" (of the predicted risk): the best one for each kind, or with `common=True` the best single penalty on all.
+    `start` says from
     where the minimum is sought: "random", "informed" (the teachers), or "both", of which the lower one counts.
     `algorithm` is how it is trained: "lbfgs", or "amp" (damped message passing). `loss` is what an error costs,
     `Square()` unless it is given.
@@ -75,7 +76,7 @@ class Ridge(Spec):
     lam: Any = penalty(why="it is the penalty on the weights")
     start: str = choice("both", "random", "informed", default="both")
     algorithm: str = choice("lbfgs", "adam", "fista", "amp", default="lbfgs")
-    common: bool = flag(default=False, later=True, why="it says whether key and value get one best penalty")
+    common: bool = flag(default=False, later=True, why="it says whether all kinds of columns get one best penalty")
     loss: Loss = nested("loss", default=Square(), later=True, why="it says what an error costs")
 
     def check(self) -> None:

@@ -7,7 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from needlepoint.core.errors import InvalidParameter
+from needlepoint.core.lowering import Template, lower
 from needlepoint.core.specs import Spec, real, spec
+from needlepoint.numerics.fingerprints import Call, fingerprint
 
 
 class Loss(Spec):
@@ -23,6 +25,21 @@ class Loss(Spec):
 
     def cost(self, y: Any, f: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no cost(self, y, f)")
+
+    def source_hash(self) -> str | None:
+        """Return a hash of what the cost of a user's class computes, for labels that are numbers and for arrays."""
+        if type(self).__module__.partition(".")[0] == "needlepoint":
+            return None
+        template, numbers, calls, refused = Template(self), lower(self)[1], list[Call](), b""
+        for shape in ((), (2,), (2, 2)):
+            y, call = np.zeros(shape), (lambda n, y, f: template.bind(n).cost(y, f))
+            try:
+                fingerprint([(call, (numbers, y, y))])
+            except Exception:  # a cost need not be for labels of every shape
+                refused += repr(shape).encode()
+            else:
+                calls.append((call, (numbers, y, y)))
+        return fingerprint(calls, refused + repr((self.metric_scale, self.signs)).encode())
 
     def check_labels(self, task: Spec, y: np.ndarray) -> None:
         """Raise an error if labels of the task are not such as the loss is for."""

@@ -76,6 +76,7 @@ RULES = {
     "location.free_norms": ("SpikedSLR", "MaxSLR", "GradientFlow", "OnlineSGD"),
     "fields.training": ("SequenceTask", "Ridge"),
     "fields.risks": ("SequenceTask", "Population"),
+    "fields.bayes": ("SequenceTask", "BayesOptimal"),
     "fields.dynamics": ("SequenceTask", "GradientFlow", "OnlineSGD"),
     "indexed.training": ("AttentionIndexed", "Ridge"),
     "indexed.bayes": ("AttentionIndexed", "BayesOptimal"),

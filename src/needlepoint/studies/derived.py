@@ -7,24 +7,28 @@ import math
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.results import Prediction, Result
 from needlepoint.learners import OnlineSGD, ProjectedDescent, Ridge
-from needlepoint.models.attention import KeyValueAttention
+from needlepoint.models.fields import FieldModel
 
 ENDS = ("oracle", "swapped", "other", "diverged")
 """Where a run of a descent can end; every one is a column, so that a sweep has zeros and no gaps."""
 
 IN_WORDS = {
-    "resolved.lam_key": "best penalty on the key",
-    "resolved.lam_value": "best penalty on the value",
     "resolved.lam": "best penalty",
     **{f"share_{end}": f"share of runs that end {end}" for end in ENDS},
 }
-"""What a picture calls these numbers."""
+"""What a picture calls these numbers, and `resolved.lam_key` for every kind of columns: see `in_words`."""
+
+
+def in_words(name: str) -> str | None:
+    """Return what a picture calls one of these numbers; None for other names."""
+    prefix = "resolved.lam_"
+    return f"best penalty on the {name.removeprefix(prefix)}" if name.startswith(prefix) else IN_WORDS.get(name)
 
 
 def derived(result: Result) -> dict[str, Estimate]:
-    """Return these numbers by name: `resolved.lam_key` and `resolved.lam_value` (or `resolved.lam`, on a model with one
-    penalty) where the library chose them, and `share_oracle`, `share_swapped`, `share_other` and `share_diverged` of
-    the runs of a descent."""
+    """Return these numbers by name: `resolved.lam_key` and `resolved.lam_value`, one for every kind of columns (or
+    `resolved.lam`, on a model with one penalty) where the library chose them, and `share_oracle`, `share_swapped`,
+    `share_other` and `share_diverged` of the runs of a descent."""
     return {**_penalties(result), **_shares(result)}
 
 
@@ -36,10 +40,11 @@ def _penalties(result: Result) -> dict[str, Estimate]:
     if not isinstance(chosen, Ridge) or isinstance(chosen.lam, str):
         return {}
     # how well they are known is a factor of its own, in the notes: the risk is flat at its minimum
-    if not isinstance(result.model, KeyValueAttention):
+    groups = result.model.groups if isinstance(result.model, FieldModel) else ()
+    if len(groups) < 2:
         return {"resolved.lam": Estimate(chosen.penalties[0])}
-    key, value = chosen.penalties
-    return {"resolved.lam_key": Estimate(key), "resolved.lam_value": Estimate(value)}
+    each = chosen.lam if isinstance(chosen.lam, tuple) else (chosen.lam,) * len(groups)
+    return {f"resolved.lam_{group}": Estimate(x) for group, x in zip(groups, each, strict=True)}
 
 
 def _shares(result: Result) -> dict[str, Estimate]:

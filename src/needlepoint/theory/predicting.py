@@ -58,6 +58,7 @@ RULES = {
     "location.dynamics.flow": ("SpikedSLR", "MaxSLR", "GradientFlow", "OnlineSGD"),
     "fields.ridge.prediction": ("SequenceTask", "Ridge"),
     "fields.optimum": ("SequenceTask", "Population"),
+    "fields.bayes": ("SequenceTask", "BayesOptimal"),
     "fields.flow": ("SequenceTask", "GradientFlow", "OnlineSGD"),
     "indexed.prediction": ("AttentionIndexed", "Ridge"),
     "indexed.bayes": ("AttentionIndexed", "BayesOptimal"),

@@ -6,6 +6,7 @@ import pytest
 
 import needlepoint as ndl
 from needlepoint.core import specs
+from needlepoint.losses import Loss
 
 LEARNER = ndl.Ridge(4.0, 0.3)
 
@@ -172,3 +173,43 @@ def test_a_kinked_output_is_said_to_have_unknown_stability(registry):
     found = ndl.predict(task_of(), kinked, ndl.Ridge(4.0, 0.5), throw=False)
     assert found.stable is None
     assert any("kinks" in note for note in found.notes)
+
+
+def loss_of(cost, name="Bowl", **more):
+    return ndl.spec(type(name, (Loss,), {"__module__": "mine", "cost": cost, **more}))()
+
+
+def smooth(self, y, f):
+    return jnp.sqrt(1.0 + jnp.sum((y - f) ** 2)) - 1.0
+
+
+def test_a_loss_of_ones_own_is_stored_with_its_code(registry):
+    learner = ndl.Ridge(2.0, 0.5, loss=loss_of(smooth))
+    stored = learner.to_json()
+    assert specs.from_json(stored) == learner
+    # the same again, as in a notebook cell that is run twice
+    assert ndl.Ridge(2.0, 0.5, loss=loss_of(lambda self, y, f: smooth(self, y, f))).id == learner.id
+    steeper = ndl.Ridge(2.0, 0.5, loss=loss_of(lambda self, y, f: 2.0 * smooth(self, y, f)))
+    assert steeper.id != learner.id
+    with pytest.raises(ndl.InvalidParameter, match=r"stored with another definition of this class .* another name"):
+        specs.from_json(stored)
+    scaled = ndl.Ridge(2.0, 0.5, loss=loss_of(smooth, metric_scale=2.0))
+    assert scaled.id != learner.id
+    # one that works for arrays only, and one that works for numbers only, have hashes too
+    hashes = {
+        loss_of(cost).source_hash() for cost in (lambda s, y, f: jnp.abs(y[0] - f[0]), lambda s, y, f: abs(y - f))
+    }
+    assert len(hashes | {stored["loss"]["source_hash"]}) == 3
+    assert ndl.Square(0.5).source_hash() is None
+    assert "source_hash" not in ndl.Ridge(2.0, 0.5, loss=ndl.Logistic()).to_json()["loss"]
+
+
+def test_a_study_with_a_changed_loss_is_recognised(registry, tmp_path):
+    store, question = tmp_path / "study.needle", (task_of(), ndl.KeyValueAttention(ndl.Linear()))
+    start = ndl.Overlaps(0.1, 0.1)
+    learner = ndl.GradientFlow(0.2, start, 0.1, loss=loss_of(smooth))
+    ndl.sweep(*question, learner, {"learner.time": [0.1, 0.2]}, store=store)
+    assert len(list(ndl.open_study(store).points())) == 2
+    loss_of(lambda self, y, f: 2.0 * smooth(self, y, f))
+    with pytest.raises(ndl.InvalidParameter, match="stored with another definition of this class"):
+        list(ndl.open_study(store).points())

@@ -16,7 +16,7 @@ from needlepoint.core.specs import Spec, declared
 from needlepoint.core.symbols import SYMBOLS
 from needlepoint.learners import BayesOptimal, Population
 from needlepoint.plotting.style import TRAINING
-from needlepoint.studies.derived import IN_WORDS, derived
+from needlepoint.studies.derived import derived, in_words
 from needlepoint.studies.points import StudyPoint
 
 CLEAN = ("excess_risk", "clean_risk")
@@ -135,8 +135,9 @@ class Data:
 
     @property
     def label(self) -> str:
-        if self.metric in IN_WORDS:
-            return IN_WORDS[self.metric]
+        words = in_words(self.metric)
+        if words is not None:
+            return words
         field = self.metric.removeprefix(OVERLAPS)
         words = f"overlap {field}" if self.metric.startswith(OVERLAPS) else field.replace("_", " ")
         return f"${_LATEX[field]}$ ({words})" if field in _LATEX else words

@@ -61,6 +61,14 @@ class FieldTrainingAccuracy:
     newton_tolerance: float = 1e-11
     """Slope, in units of the root of V, at which a reply has been found."""
 
+    # bayes.py
+
+    noises: int = 151
+    """Values of the label's noise over which its mean is taken."""
+
+    noise_reach: float = 6.5
+    """The largest of them; one in ten thousand million is larger."""
+
     # dynamics.py
 
     largest_sample: int = 100_000_000

@@ -78,6 +78,38 @@ class FieldAccuracy:
     stability_points: int = 11
     """log2 of the points per scrambling that decide on stability, at least those of the solution."""
 
+    response_level: int = 10
+    """log2 of the points with which penalties are compared. With half as many, jumps of the proximal map put an error
+    of 0.003 into the gradient of the risk for softmax over two tokens, and descents stalled."""
+
+    response_points: int = 12
+    """log2 of the points per scrambling of the population risk whose derivatives lead to the best penalties."""
+
+    response_settled: float = 5e-4
+    """Step of the coordinates below which a scrambling is solved where its risk is compared with others'."""
+
+    response_near: float = 0.4
+    """A solution at full accuracy is the one that the search for penalties followed if no coordinate differs by
+    more."""
+
+    known_points: int = 12
+    """log2 of the points per scrambling with which the best predictor that knows the teachers is integrated first."""
+
+    known_most: int = 16
+    """log2 of the most points per scrambling of this integral."""
+
+    known_numbers: int = 2**24
+    """Most numbers in a scrambling of it (128 MB)."""
+
+    known_nodes: int = 256
+    """Intervals between -9 and 9 of the rule for the label's noise, where it is not added: labels may jump with it."""
+
+    crossing_steps: int = 12
+    """Most points at which the energies of two phases are compared; two or three are usual."""
+
+    crossing_step: float = 1e-3
+    """Step to a crossing, relative to the interval, below which it is taken without another comparison."""
+
     large: int = 16
     """Dimension of the proximal map beyond which a point takes more than minutes: it is refused."""
 

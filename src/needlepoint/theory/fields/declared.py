@@ -15,7 +15,7 @@ from needlepoint.core.lowering import Template, lower
 from needlepoint.losses import Loss
 from needlepoint.models.fields import FieldModel
 from needlepoint.tasks.sequence import SequenceTask
-from needlepoint.theory.fields.symmetry import patterns
+from needlepoint.theory.fields.symmetry import patterns, task_parity
 
 _TRIES = 5
 _CLOSE = 1e-9
@@ -31,20 +31,40 @@ def check_declarations(task: SequenceTask, model: FieldModel, loss: Loss) -> Non
         _check(here, model, loss, (Template(here), Template(model), Template(loss)))
 
 
-def _check(task: SequenceTask, model: FieldModel, loss: Loss, key: Checked) -> None:
-    if key in _DONE:
-        return
+def check_law(task: SequenceTask) -> None:
+    """Check what a task declares, where there is no model: shapes, float64, weights of places, seen fields, flips,
+    exchangeability."""
+    for length in sorted({task.shortest, task.longest}):
+        here = task.at(length)
+        if Template(here) not in _KNOWN:
+            _check_law(here)
+            for flip in here.flips:
+                task_parity(here, flip)
+            _KNOWN.add(Template(here))
+
+
+_KNOWN: set[Template] = set()
+"""Tasks that were checked without a model."""
+
+
+def _check_law(task: SequenceTask) -> None:
     if not task.teachers or isinstance(task.teachers, str):
         raise InvalidParameter(
             f"{type(task).__name__}: teachers = {task.teachers!r} must be a tuple of names; write teachers = ('key', "
             "'value')."
         )
     _check_flips(f"{type(task).__name__}.flips", task.flips, task.teachers, "teachers")
-    _check_flips(f"{type(model).__name__}.flips", model.flips, model.groups, "columns")
     count = task.places()
     if not is_whole(count) or isinstance(count, float) or count < 1:
         raise InvalidParameter(f"{type(task).__name__}.places: it returned {count!r}; return a whole number >= 1.")
     _check_task(task)
+
+
+def _check(task: SequenceTask, model: FieldModel, loss: Loss, key: Checked) -> None:
+    if key in _DONE:
+        return
+    _check_law(task)
+    _check_flips(f"{type(model).__name__}.flips", model.flips, model.groups, "columns")
     _check_model(task, model)
     _check_loss(task, model, loss)
     patterns(task, model)

@@ -13,11 +13,12 @@ from needlepoint.numerics.precision import float64
 from needlepoint.theory.curves import predict_curves
 from needlepoint.theory.location.ridge.branches import STARTS
 from needlepoint.theory.location.ridge.equations import Equations
-from needlepoint.theory.location.ridge.penalty import LOWEST, Search, best_penalties
+from needlepoint.theory.location.ridge.penalty import Search, best_penalties
 from needlepoint.theory.location.ridge.prediction import _raised
 from needlepoint.theory.location.ridge.sensitivity import by_log_penalties, risk_at, sensitivities
 from needlepoint.theory.location.ridge.solutions import value_form
 from needlepoint.theory.location.ridge.solving import solve
+from needlepoint.theory.penalties.accuracy import LOWEST
 
 SPIKED, MAX = ndl.SpikedSLR(2, 2.0, noise=0.3), ndl.MaxSLR(3, 3.0, noise=0.2)
 SOFTMAX, LINEAR, ERF = (ndl.KeyValueAttention(a) for a in (ndl.Softmax(), ndl.Linear(), ndl.Erf(offset=1.0)))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
 from needlepoint.core.dispatch import rule
@@ -9,7 +13,7 @@ from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.options import PredictionOptions
 from needlepoint.core.overlaps import as_overlaps, flat_overlaps, result_names
-from needlepoint.core.results import Prediction
+from needlepoint.core.results import Prediction, Progress
 from needlepoint.core.status import Status
 from needlepoint.learners import Ridge
 from needlepoint.losses import Square
@@ -19,27 +23,83 @@ from needlepoint.theory.fields.accuracy import ACCURACY
 from needlepoint.theory.fields.declared import check_declarations, kinked
 from needlepoint.theory.fields.envelope import freedom
 from needlepoint.theory.fields.law import parts
+from needlepoint.theory.fields.order import Pattern
+from needlepoint.theory.fields.ridge.penalties import Search, learner_lam, risk_of_zero
 from needlepoint.theory.fields.ridge.solutions import Solution, solve
+from needlepoint.theory.penalties.answers import raised
+from needlepoint.theory.penalties.search import least_risk
+from needlepoint.theory.penalties.sensitivity import Sensitivity
 
 
 @rule("predict", SequenceTask, FieldModel, Ridge)
 def predict_fields(task: SequenceTask, model: FieldModel, learner: Ridge, options: PredictionOptions) -> Prediction:
     """Return the branch of lowest energy of eq:field-equations; notes say what makes it doubtful."""
     require(task, model, learner)
-    penalties = model.penalties(learner.lam)
-    found = solve(
+    if isinstance(learner.lam, str):
+        return at_best_penalties(task, model, learner, options)
+    return prediction(task, model, learner, options, branches(task, model, learner, options))
+
+
+def branches(
+    task: SequenceTask,
+    model: FieldModel,
+    learner: Ridge,
+    options: PredictionOptions,
+    phases: Sequence[Pattern] | None = None,
+) -> list[Solution]:
+    """Return all solutions of the equations for a learner with given penalties, the best first; in these phases, or in
+    all."""
+    return solve(
         task,
         model,
         learner.loss,
         learner.alpha,
-        penalties,
+        model.penalties(learner.lam),
         informed(task, model),
         start=learner.start,
         tol=options.tol,
         seed=options.seed,
         progress=options.progress,
+        phases=phases,
     )
-    return prediction(task, model, learner, options, found)
+
+
+def at_best_penalties(task: SequenceTask, model: FieldModel, learner: Ridge, options: PredictionOptions) -> Prediction:
+    """Return the prediction at the penalties of least predicted risk. The risk's error includes how far it may be above
+    the least.
+
+    Where the solution at full accuracy is another than the one that the search followed, the penalties are sought again
+    with every solution from the starts, and the lower of the two risks counts.
+    """
+    scale = risk_of_zero(task, model, learner)
+    tol = options.tol or ACCURACY.tolerance * scale
+    answers: list[Prediction] = []
+    for follows in (True, False):
+        early, late = (functools.partial(_part, options.progress, before) for before in (0.0, 0.5))
+        best = least_risk(Search(task, model, learner, scale, options.seed, follows, early), tol / scale)
+        shortfall, left = scale * best.shortfall, scale * best.left(tol / scale)
+        resolved = learner.replace(lam=learner_lam(best.penalties), common=False)
+        first, *others = branches(task, model, resolved, replace(options, tol=left, progress=late))
+        risk, status = raised(first.risk, first.status, shortfall, tol)
+        known = replace(first, risk=risk, status=status)
+        notes = (*best.notes, best.how_known(scale))
+        answers.append(prediction(task, model, learner, options, [known, *others], resolved, notes))
+        if best.known is None or _same(best.known, first):
+            break
+    return min(answers, key=lambda answer: (not answer.ok, answer.risk.value))
+
+
+def _part(progress: Progress, before: float, done: float) -> None:
+    progress(before + done / 2)
+
+
+def _same(followed: Sensitivity, solution: Solution) -> bool:
+    """Return whether a solution is the one that the search followed."""
+    pattern = solution.equations.pattern
+    if followed.branch != pattern:
+        return False
+    x = pattern.pack(pattern.fixed(pattern.unpack(followed.x)))
+    return bool(np.max(np.abs(solution.x - x)) < ACCURACY.response_near)
 
 
 def require(task: SequenceTask, model: FieldModel, learner: Ridge) -> None:
@@ -50,12 +110,8 @@ def require(task: SequenceTask, model: FieldModel, learner: Ridge) -> None:
     free = getattr(model, "free_constants", list)()
     if free:
         raise InvalidParameter(f"{model!r}: {free[0]} is None; Ridge needs its value.")
-    if isinstance(learner.lam, str):
-        raise NoTheory(
-            f"Ridge(lam='optimal'): best penalties are sought for KeyValueAttention on single-location tasks; for "
-            f"{type(task).__name__} with {name} give numbers, and compare a few."
-        )
-    model.penalties(learner.lam)
+    if not isinstance(learner.lam, str):
+        model.penalties(learner.lam)
     check_declarations(task, model, learner.loss)
     most = max(freedom(part.kind) for part in parts(task, model, learner.loss))
     if most > ACCURACY.large:
@@ -66,11 +122,18 @@ def require(task: SequenceTask, model: FieldModel, learner: Ridge) -> None:
 
 
 def prediction(
-    task: SequenceTask, model: FieldModel, learner: Ridge, options: PredictionOptions, found: list[Solution]
+    task: SequenceTask,
+    model: FieldModel,
+    learner: Ridge,
+    options: PredictionOptions,
+    found: list[Solution],
+    resolved: Ridge | None = None,
+    notes: tuple[str, ...] = (),
 ) -> Prediction:
-    """Return the first of the solutions as a Prediction, with everything that speaks against it."""
+    """Return the first of the solutions as a Prediction, with everything that speaks against it. `resolved` is the
+    learner with the penalties that were chosen, where it has not said them."""
     best = found[0]
-    status, judged, notes, doubts = best.status, best.stability, (), []
+    status, judged, doubts = best.status, best.stability, []
     if status is Status.NOISE_LIMITED:
         notes += (f"the risk is known to {best.risk.error:.2g} with the most points that are worth it.",)
     elif status is Status.MAX_STEPS:
@@ -123,7 +186,7 @@ def prediction(
         branch=pattern if pattern != "unique" else best.start if len(found) > 1 else "unique",
         notes=notes,
         seed=options.seed,
-        resolved=(task, model, learner),
+        resolved=(task, model, resolved or learner),
         stable=None if judged is None else not doubts,
         replicon=None if judged is None else judged.replicon,
         residual=best.residual,

@@ -25,7 +25,10 @@ from needlepoint.theory.fields.symmetry import patterns
 
 @dataclass(frozen=True)
 class Solution:
-    """A fixed point, the mean over independent scramblings (`rows`); errors are three standard errors."""
+    """A fixed point, the mean over independent scramblings (`rows`); errors are three standard errors.
+
+    `envelope` is the mean envelope: the derivative of the energy by alpha, because the free energy is stationary.
+    """
 
     start: str
     equations: Equations
@@ -36,6 +39,7 @@ class Solution:
     error_rate: Estimate | None
     train_loss: Estimate
     energy: Estimate
+    envelope: Estimate
     residual: float
     status: Status
     slope: np.ndarray
@@ -86,7 +90,7 @@ def solve(
     """
     found: list[Solution] = []
     phases = phases or patterns(task, model)
-    wanted = {"both": ("uninformed", "informed"), "random": ("uninformed",), "informed": ("informed",)}[start]
+    wanted = wanted_starts(start)
     for number, pattern in enumerate(phases):
         coarse = Equations(task, model, loss, alpha, penalties, pattern, ACCURACY.coarse, 1, seed)
         starts = {name: x for name, x in starting_points(pattern, informed).items() if name in wanted}
@@ -100,13 +104,18 @@ def solve(
     return sorted(judged, key=lambda s: s.energy.value) or found[:1]
 
 
+def wanted_starts(start: str) -> tuple[str, ...]:
+    """Return the names of the starting points that a learner's `start` stands for."""
+    return {"both": ("uninformed", "informed"), "random": ("uninformed",), "informed": ("informed",)}[start]
+
+
 def _places(coarse: Equations, starts: dict[str, np.ndarray]) -> list[Found]:
     """Return the distinct fixed points that the starts lead to; unstable or unsolved ones only if there are no
     others."""
     places: list[Found] = []
     for finer in ACCURACY.finer:
         equations = replace(coarse, log2_points=coarse.log2_points + finer)
-        places = [_settled(equations, name, x) for name, x in starts.items()]
+        places = [settled(equations, name, x) for name, x in starts.items()]
         if any(p.held for p in places):
             break
     solved = [p for p in places if p.residual <= ACCURACY.nearly_found]
@@ -114,7 +123,7 @@ def _places(coarse: Equations, starts: dict[str, np.ndarray]) -> list[Found]:
     return [p for i, p in enumerate(kept) if all(np.max(np.abs(p.x - q.x)) >= ACCURACY.apart for q in kept[:i])]
 
 
-def _settled(equations: Equations, name: str, x: np.ndarray) -> Found:
+def settled(equations: Equations, name: str, x: np.ndarray) -> Found:
     """Return where the flow leads, judged with minima that are sought anew from all starts."""
     equations.forget()
     end = equations.settle(x)
@@ -203,6 +212,7 @@ def _solution(place: Found, equations: Equations, found: FixedPoints) -> Solutio
         None if wrong is None else replace(wrong, error=wrong.error + estimate(own[:, 1]).error),
         estimate(scale * np.array([m.loss for m in means])),
         estimate(energies),
+        estimate(np.array([m.envelope for m in means])),
         float(np.max(found.residual)),
         status,
         place.slope,

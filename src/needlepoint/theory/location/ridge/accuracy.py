@@ -82,45 +82,11 @@ class RidgeAccuracy:
 
     # penalty.py
 
-    penalty_grid: tuple[float, ...] = (0.03, 0.3, 3.0)
-    """Common penalties of key and value that a search for the best ones starts from."""
-
-    penalty_far: float = 0.1
-    """Points of this grid whose risk is so much above the best of them are not solved again at the next point of a
-    curve."""
-
     penalty_points_cheap: int = 12
     """log2 of the points with which penalties are compared, for one-dimensional proximal maps."""
 
     penalty_points_dear: int = 9
     """The same for all other proximal maps. All penalties use the same points, so that the risk is smooth."""
-
-    penalty_solves: int = 12
-    """Most solutions along one descent to the best penalties."""
-
-    penalty_enough: float = 1e-2
-    """A descent ends where the risk would fall by less than this share of its tolerance."""
-
-    penalty_share: float = 0.15
-    """Penalties are good enough if their risk is surely within this share of its tolerance above the least."""
-
-    penalty_checks: int = 3
-    """Most rounds in which independent scramblings correct the penalties."""
-
-    penalty_checks_most: int = 5
-    """The same where the risk may be above the least by more than half of its tolerance."""
-
-    penalty_reach: float = 0.4
-    """Distance of log penalties over which these rounds take differences of the risk."""
-
-    penalty_finer: int = 1
-    """Most doublings of the points of these rounds. What noise is left is stated with the answer."""
-
-    penalty_finest: int = 3
-    """The same where the risk may be above the least by more than half of its tolerance."""
-
-    penalty_rows: int = 5
-    """Fewest scramblings, of eight, that must have a solution for a gradient's error to be known."""
 
     penalty_settled: float = 5e-4
     """Step of the coordinates below which a scrambling is solved in these rounds: what it leaves in the differences of
@@ -128,12 +94,6 @@ class RidgeAccuracy:
 
     penalty_steps: int = 20
     """Most steps to a solution of the search, and of each scrambling to its own."""
-
-    penalty_step: float = 0.02
-    """Difference of log penalties within which they are at a bound."""
-
-    response_step: float = 0.03
-    """Step of the central differences of the map in each coordinate, from which the response to penalties follows."""
 
     risk_step: float = 1e-3
     """Step of the differences of the population risk, relative to the key's norm or spread."""

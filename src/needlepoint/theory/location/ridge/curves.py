@@ -16,7 +16,6 @@ from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.curves import Curves, Question, Solver
 from needlepoint.theory.location.ridge.accuracy import ACCURACY
-from needlepoint.theory.location.ridge.penalty import Trail
 from needlepoint.theory.location.ridge.prediction import (
     answers_for,
     at_best_penalties,
@@ -25,6 +24,7 @@ from needlepoint.theory.location.ridge.prediction import (
     require_ridge,
 )
 from needlepoint.theory.location.ridge.solutions import Solution
+from needlepoint.theory.penalties.answers import Trail
 
 
 @rule("predict_curves", SpikedSLR, KeyValueAttention, Ridge)

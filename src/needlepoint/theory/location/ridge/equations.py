@@ -200,6 +200,10 @@ class Equations:
                 self._following.clear()
                 self.forget()
 
+    def near(self, x: np.ndarray) -> contextlib.AbstractContextManager[None]:
+        """Return a context in which minima are followed from those at coordinates `x` (rows, 6)."""
+        return self.following(unpack(x))
+
     @functools.cached_property
     def _following(self) -> list[list[Minima]]:
         """Return a list that is empty unless minima are followed, else has those that all calls begin from, if any; the

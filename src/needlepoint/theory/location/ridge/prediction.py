@@ -22,9 +22,10 @@ from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.location.ridge.accuracy import ACCURACY
 from needlepoint.theory.location.ridge.doubt import shares
-from needlepoint.theory.location.ridge.penalty import Best, Trail, best_penalties
+from needlepoint.theory.location.ridge.penalty import best_penalties
 from needlepoint.theory.location.ridge.solutions import Solution
 from needlepoint.theory.location.ridge.solving import TOLERANCE, solve
+from needlepoint.theory.penalties.answers import Trail, raised
 
 
 def answers_for(task: SingleLocation, model: KeyValueAttention, learner: Ridge) -> bool:
@@ -67,11 +68,12 @@ def at_best_penalties(
             task, model, learner, options.seed, tol, early.progress, trail=trail if follows else None, follows=follows
         )
         resolved = learner.replace(lam=best.penalties, common=False)
-        left = tol - min(max(best.shortfall, ACCURACY.penalty_share * tol), tol / 2)
-        late = replace(options, tol=left, progress=lambda done: options.progress((1 + done) / 2))
+        late = replace(options, tol=best.left(tol), progress=lambda done: options.progress((1 + done) / 2))
         found = branches(task, model, resolved, late, follows=True, **(near if follows else {}))
         known = _raised(found[0], best.shortfall, tol)
-        answer = prediction(task, model, learner, resolved, options, [known, *found[1:]], (*best.notes, *_known(best)))
+        answer = prediction(
+            task, model, learner, resolved, options, [known, *found[1:]], (*best.notes, best.how_known())
+        )
         answers.append((answer, found[0], best.trail))
         if best.x is not None and np.max(np.abs(found[0].seed.x - best.x)) < ACCURACY.gap:
             break
@@ -79,25 +81,9 @@ def at_best_penalties(
 
 
 def _raised(solution: Solution, shortfall: float, tol: float) -> Solution:
-    """Return the solution with the shortfall added to the error of its risk. Its own tolerance was smaller than `tol`,
-    to leave room for that; it has converged if the sum is known and within `tol`."""
-    known = not math.isinf(shortfall)
-    error = solution.excess_risk.error + (shortfall if known else 0.0)
-    status = solution.status
-    if status in (Status.CONVERGED, Status.NOISE_LIMITED):
-        status = Status.CONVERGED if known and error <= tol else Status.NOISE_LIMITED
-    return replace(solution, excess_risk=replace(solution.excess_risk, error=error), status=status)
-
-
-def _known(best: Best) -> tuple[str, ...]:
-    """Return a note that says how well the best penalties are known."""
-    if math.isinf(best.shortfall):
-        return ("how far the risk at these penalties is above the least is not known: too few scramblings are solved.",)
-    factors = " and ".join(f"{max(x, 1.01):.2f}" for x in best.factor)
-    verb = "penalty is" if len(best.factor) == 1 else "penalties are"
-    return (
-        f"the best {verb} known to a factor of {factors}; the risk is at most {best.shortfall:.1g} above the least.",
-    )
+    """Return the solution with the shortfall added to the error of its risk, and the status that follows."""
+    risk, status = raised(solution.excess_risk, solution.status, shortfall, tol)
+    return replace(solution, excess_risk=risk, status=status)
 
 
 def branches(

@@ -1,69 +1,22 @@
-"""How the predicted risk of ridge training changes with the penalties: derivatives of the fixed point.
-
-They cost one Jacobian of the map, because the penalties enter it explicitly.
-"""
+"""How the predicted risk of ridge training changes with the penalties: derivatives of the fixed point."""
 
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 
 import numpy as np
 
 from needlepoint.theory.location.ridge.accuracy import ACCURACY
 from needlepoint.theory.location.ridge.equations import Equations, unpack
 from needlepoint.theory.location.ridge.solutions import value_form
-
-
-@dataclass(frozen=True)
-class Sensitivity:
-    """A fixed point x (6,), the excess risk there, its derivatives by (log lam_key, log lam_value), (2,), those of the
-    point, (6, 2), and the Jacobian (6, 6) of the map."""
-
-    x: np.ndarray
-    risk: float
-    gradient: np.ndarray
-    moves: np.ndarray
-    slope: np.ndarray
-
-    @property
-    def is_held(self) -> bool:
-        """Whether the flow of the map stays at this point: no eigenvalue of the Jacobian has a real part above 1."""
-        return bool(np.max(np.linalg.eigvals(self.slope).real) < 1.0)
+from needlepoint.theory.penalties.sensitivity import Sensitivity
+from needlepoint.theory.penalties.sensitivity import sensitivities as of_any
 
 
 def sensitivities(equations: Equations, x: np.ndarray) -> list[Sensitivity]:
     """Return the sensitivity at each of the fixed points x (rows, 6), a Newton step closer to the exact one: one row if
-    the equations have one scrambling, otherwise a row for each scrambling."""
-    values, slopes = _linearised(equations, x)
-    return [_sensitivity(equations, *row) for row in zip(x, values, slopes, strict=True)]
-
-
-def _sensitivity(equations: Equations, x: np.ndarray, value: np.ndarray, slope: np.ndarray) -> Sensitivity:
-    inverse = np.linalg.inv(np.eye(x.size) - slope)
-    end = x + np.clip(inverse @ (value - x), -ACCURACY.trend, ACCURACY.trend)
-    moves = inverse @ by_log_penalties(equations, value)
-    risk, slope_of_risk = risk_at(equations, end)
-    return Sensitivity(end, risk, slope_of_risk @ moves, moves, slope)
-
-
-def _linearised(equations: Equations, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the map's values (rows, 6) and its Jacobians (rows, 6, 6) at x, by central differences.
-
-    Where the proximal map jumps, the derivative comes from samples that change their minimum within the step: a short
-    step sees none of them or one, whose weight over the step is large. So the step is much wider than Newton's.
-    """
-    step, axes = ACCURACY.response_step, np.eye(x.shape[1])
-    if equations.scrambles == 1:  # all rows are the same problem: one call has the differences of all coordinates
-        rows = np.concatenate([x + step * axes, x])
-        up = equations.map(rows)
-        with equations.following(unpack(rows)):
-            down = equations.map(x - step * axes)
-        return up[-1:], ((up[:-1] - down).T / (2 * step))[None]
-    values = equations.map(x)
-    with equations.following(unpack(x)):
-        moved = [(equations.map(x + step * e) - equations.map(x - step * e)) / (2 * step) for e in axes]
-    return values, np.stack(moved, axis=-1)
+    the equations have one scrambling, otherwise a row for each scrambling. The risk is the excess risk."""
+    return of_any(equations, x, by_log_penalties, lambda equations, row, end: risk_at(equations, end))
 
 
 def by_log_penalties(equations: Equations, value: np.ndarray) -> np.ndarray:
