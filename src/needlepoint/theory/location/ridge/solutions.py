@@ -23,7 +23,8 @@ from needlepoint.theory.location.population.risk_at_a_key import TooSteep
 from needlepoint.theory.location.ridge.accuracy import ACCURACY
 from needlepoint.theory.location.ridge.branches import APART
 from needlepoint.theory.location.ridge.equations import Equations, pack, unpack
-from needlepoint.theory.location.ridge.fields import Conjugate, Order
+from needlepoint.theory.location.ridge.fields import Conjugate
+from needlepoint.theory.location.ridge.sequences import Order
 from needlepoint.theory.location.ridge.stability import Stability, judge
 
 
