@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from needlepoint.core.overlaps import FIVE, ODD
-from needlepoint.core.routes import found, route
+from needlepoint.core.routes import route, routes
 from needlepoint.models.activations import Erf
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.erf_moments import erf_mean, zeta
@@ -56,7 +56,7 @@ def classify(task: SingleLocation, model: KeyValueAttention, five: np.ndarray) -
     """
     signs = (np.ones(5), _SIGN) if getattr(model.activation, "odd", False) else (np.ones(5),)
     labels = np.full(five.shape[1], "other", dtype=object)
-    for known in found("named point", task=task, model=model):
+    for known in routes("named point", task=task, model=model):
         point = known.function(task, model)
         away = [np.max(np.abs(five - sign[:, None] * point[:, None]), axis=0) for sign in signs]
         labels[np.min(away, axis=0) < NEAR] = known.name

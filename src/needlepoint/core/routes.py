@@ -97,7 +97,7 @@ def route(
     return register
 
 
-def found(
+def routes(
     quantity: str, *, task: Asked = None, model: Asked = None, activation: Asked = None, **facts: Any
 ) -> list[Route]:
     """Return the routes that apply, the cheapest first; of equal cost the one for the nearest types first, and of equal
@@ -115,15 +115,15 @@ def found(
 
 
 def best(quantity: str, **asked: Any) -> Route:
-    """Return the first of the routes that apply, as in `found`; raise NoTheory if there is none."""
-    routes = found(quantity, **asked)
-    if not routes:
+    """Return the first of the routes that apply, as in `routes`; raise NoTheory if there is none."""
+    known = routes(quantity, **asked)
+    if not known:
         raise NoTheory(_miss(quantity, asked))
-    return routes[0]
+    return known[0]
 
 
 def the(quantity: str, **asked: Any) -> Callable[..., Any]:
-    """Return the function of the first of the routes that apply, as in `found`; raise NoTheory if there is none."""
+    """Return the function of the first of the routes that apply, as in `routes`; raise NoTheory if there is none."""
     return best(quantity, **asked).function
 
 
@@ -152,6 +152,6 @@ def _names(when: Callable[..., bool]) -> tuple[str, ...]:
 
 def _miss(quantity: str, asked: dict[str, Any]) -> str:
     kinds = [asked.get(name) for name in ("task", "model", "activation")]
-    said = ", ".join((k if isinstance(k, type) else type(k)).__name__ for k in kinds if k is not None)
+    said = " with ".join((k if isinstance(k, type) else type(k)).__name__ for k in kinds if k is not None)
     known = sorted(str(one) for one in _ROUTES if one.quantity == quantity)
-    return f"no {quantity} for ({said}); there is one for {', '.join(known[:3]) or 'nothing yet'}."
+    return f"no {quantity} for {said}; there is one for {', '.join(known[:3]) or 'nothing yet'}."

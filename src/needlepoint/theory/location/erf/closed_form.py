@@ -11,15 +11,15 @@ import numpy as np
 from needlepoint.channels.elementwise import constants as constants
 from needlepoint.core.overlaps import Overlaps
 from needlepoint.numerics.erf_moments import erf_mean, erf_square_mean
-from needlepoint.tasks.single_location import SpikedSLR
+from needlepoint.tasks.single_location import SingleLocation
 
 
-def rounding(task: SpikedSLR, overlaps: Overlaps, value: float) -> float:
+def rounding(task: SingleLocation, overlaps: Overlaps, value: float) -> float:
     """Return the rounding error of eq:erf-risk, from the size of its terms: (m theta)^2, gamma^2, E[L-1] q_v and
     E[(L-1)(L-2)] rho^2.
     """
     law = task.length_moments()
-    terms = (task.snr * overlaps.value_on_key**2 + task.relevant_std**2 + law["task.others"]) * max(
+    terms = (task.shift_sq * overlaps.value_on_key**2 + task.label_var + law["task.others"]) * max(
         1.0, overlaps.value_sq
     )
     return 32 * np.finfo(float).eps * (abs(value) + terms + law["task.pairs"] * overlaps.key_dot_value**2)

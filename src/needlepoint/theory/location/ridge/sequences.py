@@ -11,6 +11,7 @@ from scipy import linalg
 
 from needlepoint.channels.replies import Sample
 from needlepoint.core.routes import route, the
+from needlepoint.models.activations import Activation
 from needlepoint.numerics.gaussian import first_largest, sobol_normals
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.location.ridge.accuracy import ACCURACY
