@@ -54,7 +54,7 @@ def classify(task: SingleLocation, model: KeyValueAttention, five: np.ndarray) -
     A common sign of k and v is not seen by the predictions, and so not looked at, if the activation is odd; with any
     other, -k* and -v* are no oracle.
     """
-    signs = (np.ones(5), _SIGN) if getattr(model.activation, "odd", False) else (np.ones(5),)
+    signs = (np.ones(5), _SIGN) if model.activation.odd else (np.ones(5),)
     labels = np.full(five.shape[1], "other", dtype=object)
     for known in routes("named point", task=task, model=model):
         point = known.function(task, model)

@@ -28,6 +28,11 @@ class Activation(Spec):
     differences: ClassVar[bool] = False
     """Whether weights depend on the differences of scores alone."""
 
+    @property
+    def odd(self) -> bool:
+        """Whether weights change sign with the scores, so that (k, v) -> (-k, -v) changes nothing."""
+        return False
+
     @classmethod
     def bend(cls, constants: Mapping[str, Any]) -> tuple[Any, Any]:
         """Return the score around which a weight changes most, and over which width."""

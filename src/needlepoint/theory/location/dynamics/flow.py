@@ -260,8 +260,9 @@ def _told(
 ) -> Prediction:
     scale = getattr(model.activation, "scale", 1.0)
     trajectory = Trajectory(marks, np.full(len(marks), scale), named(paths.overlaps), paths.excess_risk)
-    odd = getattr(model.activation, "odd", False)
-    summary = summarise(trajectory, task.noise_var, gauge=odd and not learner.given, numerical=paths.numerical)
+    summary = summarise(
+        trajectory, task.noise_var, gauge=model.activation.odd and not learner.given, numerical=paths.numerical
+    )
     if options.tol and paths.numerical and summary["status"].ok and max(paths.numerical.values()) > options.tol:
         summary["status"] = Status.NOISE_LIMITED
     resolved = (task, model, learner)

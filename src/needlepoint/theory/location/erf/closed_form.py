@@ -10,6 +10,8 @@ import numpy as np
 
 from needlepoint.channels.elementwise import constants as constants
 from needlepoint.core.overlaps import Overlaps
+from needlepoint.core.routes import route
+from needlepoint.models.activations import Erf
 from needlepoint.numerics.erf_moments import erf_mean, erf_square_mean
 from needlepoint.tasks.single_location import SingleLocation
 
@@ -81,6 +83,7 @@ def excess_risk(c: Mapping[str, Any], overlaps: Sequence[Any]) -> Any:
     return label + relevant + c["task.others"] * others + c["task.pairs"] * mean_other**2
 
 
+@route("risk on spheres", activation=Erf, when=lambda model: model.unit_norm)
 def unit_excess_risk(c: Mapping[str, Any], five: Any) -> Any:
     """Return eq:erf-risk on the unit spheres, from (kappa, nu, theta, eta, rho)."""
     kappa, nu, theta, eta, rho = five
