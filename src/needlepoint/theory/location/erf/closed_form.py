@@ -6,25 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 
 from needlepoint.channels.elementwise import constants as constants
-from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.routes import route
 from needlepoint.models.activations import Erf
 from needlepoint.numerics.erf_moments import erf_mean, erf_square_mean
-from needlepoint.tasks.single_location import SingleLocation
-
-
-def rounding(task: SingleLocation, overlaps: Overlaps, value: float) -> float:
-    """Return the rounding error of eq:erf-risk, from the size of its terms: (m theta)^2, gamma^2, E[L-1] q_v and
-    E[(L-1)(L-2)] rho^2.
-    """
-    law = task.length_moments()
-    terms = (task.shift_sq * overlaps.value_on_key**2 + task.label_var + law["task.others"]) * max(
-        1.0, overlaps.value_sq
-    )
-    return 32 * np.finfo(float).eps * (abs(value) + terms + law["task.pairs"] * overlaps.key_dot_value**2)
+from needlepoint.theory.location.moments.weight_moments import rounding_of_shifted as rounding  # noqa: F401
 
 
 class WeightMoments(NamedTuple):

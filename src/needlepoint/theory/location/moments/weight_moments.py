@@ -13,7 +13,6 @@ import numpy as np
 
 from needlepoint.core.overlaps import Overlaps
 from needlepoint.tasks.single_location import SingleLocation
-from needlepoint.theory.location.erf import closed_form as erf_closed_form
 
 
 class SpikedMoments(NamedTuple):
@@ -45,7 +44,7 @@ class SpikedMoments(NamedTuple):
         return label_var * self.weight, label_var * self.weight_sq + self.others_sq
 
     def rounding(self, task: SingleLocation, overlaps: Overlaps, value: float) -> float:
-        return erf_closed_form.rounding(task, overlaps, value)
+        return rounding_of_shifted(task, overlaps, value)
 
 
 class MaxMoments(NamedTuple):
@@ -86,6 +85,17 @@ Moments = SpikedMoments | MaxMoments
 
 
 _SIZE = 32 * np.finfo(float).eps
+
+
+def rounding_of_shifted(task: SingleLocation, overlaps: Overlaps, value: float) -> float:
+    """Return the rounding error of eq:field-risk and of eq:erf-risk, from the size of their terms: (m theta)^2, gamma^2,
+    E[L-1] q_v and E[(L-1)(L-2)] rho^2.
+    """
+    law = task.length_moments()
+    terms = (task.shift_sq * overlaps.value_on_key**2 + task.label_var + law["task.others"]) * max(
+        1.0, overlaps.value_sq
+    )
+    return _SIZE * (abs(value) + terms + law["task.pairs"] * overlaps.key_dot_value**2)
 
 
 def excess_risk(task: SingleLocation, moments: Moments, overlaps: Overlaps | Sequence[Any]) -> Any:
