@@ -14,12 +14,14 @@ import numpy as np
 
 from needlepoint.channels.replies import Minima
 from needlepoint.core.lowering import lower
-from needlepoint.models.activations import Activation, Linear, Softmax
+from needlepoint.core.routes import ONE_DIMENSION, best
+from needlepoint.models.activations import Activation
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.fixed_points import FixedPoints, anderson, jacobian, linearised_alone, linearised_rows, settle
 from needlepoint.tasks.single_location import SingleLocation
 from needlepoint.theory.location.ridge.accuracy import ACCURACY
-from needlepoint.theory.location.ridge.fields import ROWS, Base, Conjugate, Means, Order, blocks, means, points, settled
+from needlepoint.theory.location.ridge.fields import ROWS, Conjugate, Means, blocks, means, settled
+from needlepoint.theory.location.ridge.sequences import Base, Order, points
 
 COARSE = 9
 """log2 of the points per scrambling with which branches are searched for: the fewest that are used."""
@@ -115,14 +117,13 @@ class Equations:
 
     @property
     def is_cheap(self) -> bool:
-        """Is the proximal map one-dimensional?"""
-        activation = self.kinds[1]
-        return issubclass(activation, Linear) or (issubclass(activation, Softmax) and self.task.longest <= 2)
+        """Is the proximal map at most one-dimensional?"""
+        return best("proximal", activation=self.kinds[1], tokens=self.task.longest).cost <= ONE_DIMENSION
 
     @property
     def is_smooth(self) -> bool:
         """Does every sample have one minimum, so that the means have no jumps?"""
-        return issubclass(self.kinds[1], Linear)
+        return not self.kinds[1].jumps
 
     @functools.cached_property
     def numbers(self) -> tuple[dict[str, float], dict[str, float]]:
