@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-import needlepoint.core.forks as _forks  # from the beginning, so that no fork goes unnoticed
+import needlepoint.core.process.forks as _forks  # from the beginning, so that no fork goes unnoticed
 from needlepoint.core.text.drawing import draw_with as _draw_with
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from needlepoint.core.answers.comparison import Comparison as Comparison
     from needlepoint.core.answers.spectra import Spectrum as Spectrum
     from needlepoint.core.answers.spectra import TrainedSpectrum as TrainedSpectrum
-    from needlepoint.core.caching import use_cache as use_cache
     from needlepoint.core.errors import InvalidParameter as InvalidParameter
     from needlepoint.core.errors import NeedlepointError as NeedlepointError
     from needlepoint.core.errors import NotConverged as NotConverged
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from needlepoint.core.overlaps import FieldOverlaps as FieldOverlaps
     from needlepoint.core.overlaps import IndexedOverlaps as IndexedOverlaps
     from needlepoint.core.overlaps import Overlaps as Overlaps
+    from needlepoint.core.process.caching import use_cache as use_cache
     from needlepoint.core.results import Measurement as Measurement
     from needlepoint.core.results import Prediction as Prediction
     from needlepoint.core.results import Trajectory as Trajectory
@@ -127,7 +127,7 @@ _HOMES = {
     "checkpoints.reading.checkpoint": ("read_checkpoint",),
     "core.answers.comparison": ("Comparison",),
     "core.answers.spectra": ("Spectrum", "TrainedSpectrum"),
-    "core.caching": ("use_cache",),
+    "core.process.caching": ("use_cache",),
     "core.errors": ("InvalidParameter", "NeedlepointError", "NoTheory", "NotConverged", "UnknownName"),
     "core.estimates": ("Estimate",),
     "core.overlaps": ("FieldOverlaps", "IndexedOverlaps", "Overlaps"),

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from needlepoint.channels.replies import DISTINCT, Channel, Minima, Response, Sample, activation_weights, reply
-from needlepoint.models.activations import Activation, Erf, KernelActivation
+from needlepoint.core.routes import GENERIC, route, the
+from needlepoint.models.activations import Activation, KernelActivation
 from needlepoint.numerics.arrays import Array
 from needlepoint.numerics.positive_solve import solve_positive
 
@@ -24,22 +25,31 @@ def starts_of(activation: type[Activation], c: dict[str, Any], sample: Sample) -
     normalised weight is moved above the highest or below the lowest of the others. Compared with a hundred random
     starts these miss about one sample in a thousand at penalties with many minima, and none elsewhere.
     """
-    w = sample.w_chi
-    tokens = jnp.arange(w.shape[0])[:, None]
-    starts = [w]
-    if activation.form != "kernel":
-        centre, width = 0.0, 0.7
-        if issubclass(activation, Erf):
-            centre, width = -c["shift"] / c["scale"], 0.7 / c["scale"]
-        favour = width * jnp.sign(sample.y * sample.w_z)
-        starts += [centre + favour, centre - favour]
-        starts += [jnp.where(tokens == t, centre + sign * width, w) for t in range(len(w)) for sign in (1, -1)]
-    if activation.form != "elementwise" and len(w) > 1:
-        for t in range(len(w)):
-            mine = tokens == t
-            starts.append(jnp.where(mine, jnp.max(jnp.where(mine, -jnp.inf, w), axis=0) + 1.0, w))
-            starts.append(jnp.where(mine, jnp.min(jnp.where(mine, jnp.inf, w), axis=0) - 1.0, w))
-    return jnp.stack(starts)
+    return jnp.stack([sample.w_chi, *the("starts of minima", activation=activation)(activation, c, sample)])
+
+
+@route("starts of minima", name="all")
+def _all_starts(activation: type[Activation], c: dict[str, Any], sample: Sample) -> list[Any]:
+    return _own_starts(activation, c, sample) + _relative_starts(activation, c, sample)
+
+
+@route("starts of minima", name="own", form="elementwise")
+def _own_starts(activation: type[Activation], c: dict[str, Any], sample: Sample) -> list[Any]:
+    w, tokens = sample.w_chi, jnp.arange(sample.w_chi.shape[0])[:, None]
+    centre, width = activation.bend(c)
+    favour = width * jnp.sign(sample.y * sample.w_z)
+    alone = [jnp.where(tokens == t, centre + sign * width, w) for t in range(len(w)) for sign in (1, -1)]
+    return [centre + favour, centre - favour, *alone]
+
+
+@route("starts of minima", name="relative", form="kernel")
+def _relative_starts(activation: type[Activation], c: dict[str, Any], sample: Sample) -> list[Any]:
+    w, starts = sample.w_chi, []
+    for t in range(len(w)) if len(w) > 1 else ():
+        mine = jnp.arange(w.shape[0])[:, None] == t
+        starts.append(jnp.where(mine, jnp.max(jnp.where(mine, -jnp.inf, w), axis=0) + 1.0, w))
+        starts.append(jnp.where(mine, jnp.min(jnp.where(mine, jnp.inf, w), axis=0) - 1.0, w))
+    return starts
 
 
 def search(activation: type[Activation], channel: Channel, sample: Sample, starts: Array, patience: int = 1) -> Minima:
@@ -49,8 +59,13 @@ def search(activation: type[Activation], channel: Channel, sample: Sample, start
     """
     descend = _descent(activation, channel, sample)
     rough, value = jax.lax.map(lambda x: descend(x, _BEFORE), starts)
-    leaders = _two_lowest(rough, value)
-    fine, value = jax.lax.map(lambda x: descend(x, _AFTER * patience), jnp.stack(leaders[:2]))
+    return refine(activation, channel, sample, jnp.stack(_two_lowest(rough, value)[:2]), patience)
+
+
+def refine(activation: type[Activation], channel: Channel, sample: Sample, leaders: Array, patience: int = 1) -> Minima:
+    """Return the minima that Newton's method reaches from two points `leaders` (2, tokens, n), the lower one first."""
+    descend = _descent(activation, channel, sample)
+    fine, value = jax.lax.map(lambda x: descend(x, _AFTER * patience), leaders)
     best, rival, gap = _two_lowest(fine, value)
     slope = curvature(activation, channel, sample, best).slope
     return Minima(best, rival, gap, channel.V_k * jnp.max(jnp.abs(slope), axis=0))
@@ -118,37 +133,66 @@ def curvature(activation: type[Activation], channel: Channel, sample: Sample, ch
     at = reply(activation, channel, sample, chi)
     s, r, c = at.weights, at.residual, -at.residual * at.values
     p, stretch = sample.w_z + 2 * channel.V_v * r * s, 1 + channel.V_v * jnp.sum(s**2, axis=0)
+    J, Jp, Jc, JJ, bend = the("derivatives of weights", activation=activation)(activation, channel.c, chi, s, p, c)
     ones = jnp.eye(chi.shape[0])[:, :, None]
-    if activation.form == "elementwise":
-        first, second = _two_derivatives(lambda x: activation_weights(activation, channel.c, x), chi)
-        J, Jp, Jc, JJ, bend = ones * first, first * p, first * c, first**2 * ones, ones * (c * second)
-    elif issubclass(activation, KernelActivation):
-        first, second = _two_derivatives(lambda x: activation.log_kernel(x, jnp), chi)
-        e = s * (c - jnp.sum(s * c, axis=0))
-        J = (ones * s - s[:, None] * s[None, :]) * first
-        Jc, Jp = first * e, first * s * (p - jnp.sum(s * p, axis=0))
-        pairs = s[:, None] * s[None, :] * (jnp.sum(s**2, axis=0) - s[:, None] - s[None, :])
-        JJ = first[:, None] * first[None, :] * (pairs + ones * s**2)
-        bend = first[:, None] * first[None, :] * (ones * e - s[:, None] * e[None, :] - e[:, None] * s[None, :])
-        bend = bend + ones * (second * e)
-    else:
-
-        def weights(x: Array) -> Array:
-            return activation_weights(activation, channel.c, x)
-
-        def pull(x: Array) -> Array:
-            return jax.vjp(weights, x)[1](c)[0]
-
-        # one direction at a time, with the samples last: several times faster than batched Jacobians
-        units = [jnp.broadcast_to(e, chi.shape) for e in ones]
-        J = jnp.stack([jax.jvp(weights, (chi,), (e,))[1] for e in units], axis=1)
-        bend = jnp.stack([jax.jvp(pull, (chi,), (e,))[1] for e in units], axis=1)
-        Jp, Jc = (jnp.einsum("lmn,ln->mn", J, x) for x in (p, c))
-        JJ = jnp.einsum("lin,ljn->ijn", J, J)
     bend = bend + Jp[:, None] * Jp[None, :] / stretch - channel.V_v * r**2 * JJ + ones / channel.V_k
     return Curvature(Jc + at.g_k, bend, J)
 
 
+class Derivatives(NamedTuple):
+    """The Jacobian J (tokens, tokens, n) of weights by scores; J^T p and J^T c (tokens, n), J^T J and the sum over l of
+    c_l times the Hessian of weight l (tokens, tokens, n)."""
+
+    jacobian: Array
+    Jp: Array
+    Jc: Array
+    JJ: Array
+    bend: Array
+
+
+@route("derivatives of weights", name="own", form="elementwise")
+def _own_derivatives(
+    activation: type[Activation], constants: dict[str, Any], chi: Array, s: Array, p: Array, c: Array
+) -> Derivatives:
+    ones = jnp.eye(chi.shape[0])[:, :, None]
+    first, second = _two_derivatives(lambda x: activation_weights(activation, constants, x), chi)
+    return Derivatives(ones * first, first * p, first * c, first**2 * ones, ones * (c * second))
+
+
+@route("derivatives of weights", name="normalised", activation=KernelActivation)
+def _normalised_derivatives(
+    activation: type[KernelActivation], constants: dict[str, Any], chi: Array, s: Array, p: Array, c: Array
+) -> Derivatives:
+    ones = jnp.eye(chi.shape[0])[:, :, None]
+    first, second = _two_derivatives(lambda x: activation.log_kernel(x, jnp), chi)
+    e = s * (c - jnp.sum(s * c, axis=0))
+    J = (ones * s - s[:, None] * s[None, :]) * first
+    pairs = s[:, None] * s[None, :] * (jnp.sum(s**2, axis=0) - s[:, None] - s[None, :])
+    JJ = first[:, None] * first[None, :] * (pairs + ones * s**2)
+    bend = first[:, None] * first[None, :] * (ones * e - s[:, None] * e[None, :] - e[:, None] * s[None, :])
+    Jp = first * s * (p - jnp.sum(s * p, axis=0))
+    return Derivatives(J, Jp, first * e, JJ, bend + ones * (second * e))
+
+
+@route("derivatives of weights", name="automatic", cost=GENERIC)
+def _automatic_derivatives(
+    activation: type[Activation], constants: dict[str, Any], chi: Array, s: Array, p: Array, c: Array
+) -> Derivatives:
+    def weights(x: Array) -> Array:
+        return activation_weights(activation, constants, x)
+
+    def pull(x: Array) -> Array:
+        return jax.vjp(weights, x)[1](c)[0]
+
+    # one direction at a time, with the samples last: several times faster than batched Jacobians
+    units = [jnp.broadcast_to(e, chi.shape) for e in jnp.eye(chi.shape[0])[:, :, None]]
+    J = jnp.stack([jax.jvp(weights, (chi,), (e,))[1] for e in units], axis=1)
+    bend = jnp.stack([jax.jvp(pull, (chi,), (e,))[1] for e in units], axis=1)
+    Jp, Jc = (jnp.einsum("lmn,ln->mn", J, x) for x in (p, c))
+    return Derivatives(J, Jp, Jc, jnp.einsum("lin,ljn->ijn", J, J), bend)
+
+
+@route("response", name="newton", cost=GENERIC)
 def general_response(activation: type[Activation], channel: Channel, sample: Sample, scores: Array) -> Response:
     r"""eq:proximal-response. Return the derivatives of the forces by the fields at a minimum, (tokens, tokens, n) each.
 

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from needlepoint.core.overlaps import FIVE, ODD
+from needlepoint.core.routes import route, routes
 from needlepoint.models.activations import Erf
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.erf_moments import erf_mean, zeta
@@ -20,6 +21,13 @@ NEAR = 0.1
 _SIGN = np.array([-1.0 if name in ODD else 1.0 for name in FIVE])
 
 
+@route("named point", name="oracle")
+def oracle_point(task: SingleLocation, model: KeyValueAttention) -> np.ndarray:
+    """Return the overlaps of k = k*, v = v*."""
+    return ORACLE
+
+
+@route("named point", name="swapped", task=SpikedSLR, activation=Erf, when=lambda model: model.activation.odd)
 def swapped_point(task: SpikedSLR, model: KeyValueAttention) -> np.ndarray:
     r"""eq:swapped. Return the overlaps (kappa, nu, theta, eta, rho) of the best point with k along v*, (5,).
 
@@ -46,13 +54,11 @@ def classify(task: SingleLocation, model: KeyValueAttention, five: np.ndarray) -
     A common sign of k and v is not seen by the predictions, and so not looked at, if the activation is odd; with any
     other, -k* and -v* are no oracle.
     """
-    points, odd = {"oracle": ORACLE}, bool(getattr(model.activation, "odd", False))
-    signs = (np.ones(5), _SIGN) if odd else (np.ones(5),)
-    if isinstance(task, SpikedSLR) and isinstance(model.activation, Erf) and odd:
-        points["swapped"] = swapped_point(task, model)
+    signs = (np.ones(5), _SIGN) if model.activation.odd else (np.ones(5),)
     labels = np.full(five.shape[1], "other", dtype=object)
-    for name, point in points.items():
+    for known in routes("named point", task=task, model=model):
+        point = known.function(task, model)
         away = [np.max(np.abs(five - sign[:, None] * point[:, None]), axis=0) for sign in signs]
-        labels[np.min(away, axis=0) < NEAR] = name
+        labels[np.min(away, axis=0) < NEAR] = known.name
     labels[~np.all(np.isfinite(five), axis=0)] = "diverged"
     return tuple(labels)

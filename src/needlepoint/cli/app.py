@@ -18,8 +18,8 @@ from needlepoint.cli.interrupts import INTERRUPTED
 from needlepoint.cli.options import BAD_INPUT, NOT_CONVERGED
 from needlepoint.cli.studies import study_app, sweep
 from needlepoint.cli.verbs import compare, predict, simulate
-from needlepoint.core.caching import use_cache
 from needlepoint.core.errors import NeedlepointError, NotConverged, brief, one_line
+from needlepoint.core.process.caching import use_cache
 
 _MEMORY = "this needs more memory than there is; take a smaller d, length, batch or number of runs."
 

@@ -21,6 +21,22 @@ class Activation(Spec):
 
     family: ClassVar[str] = "activation"
     form: ClassVar[Form]
+    smooth: ClassVar[bool] = False
+    """Whether it is known to have no kinks, so that risks are smooth functions of the key."""
+    jumps: ClassVar[bool] = True
+    """Whether a training sequence may have several minima, between which it jumps."""
+    differences: ClassVar[bool] = False
+    """Whether weights depend on the differences of scores alone."""
+
+    @property
+    def odd(self) -> bool:
+        """Whether weights change sign with the scores, so that (k, v) -> (-k, -v) changes nothing."""
+        return False
+
+    @classmethod
+    def bend(cls, constants: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Return the score around which a weight changes most, and over which width."""
+        return 0.0, 0.7
 
     @classmethod
     def weights(cls, scores: Any, constants: Mapping[str, Any]) -> Any:
@@ -48,6 +64,7 @@ class Erf(Activation):
     """
 
     form: ClassVar[Form] = "elementwise"
+    smooth: ClassVar[bool] = True
 
     scale: float | None = real(
         lo=0.0, open_lo=True, largest=1e50, free=True, default=1.0, why="it multiplies the score; its sign is the key's"
@@ -59,6 +76,10 @@ class Erf(Activation):
     def odd(self) -> bool:
         """True for a pure erf, where (k, v) -> (-k, -v) changes nothing."""
         return self.shift == 0.0 and self.offset == 0.0
+
+    @classmethod
+    def bend(cls, constants: Mapping[str, Any]) -> tuple[Any, Any]:
+        return -constants["shift"] / constants["scale"], 0.7 / constants["scale"]
 
     @classmethod
     def weights(cls, scores: Any, constants: Mapping[str, Any]) -> Any:
@@ -76,6 +97,8 @@ class Linear(Activation):
     """
 
     form: ClassVar[Form] = "elementwise"
+    smooth: ClassVar[bool] = True
+    jumps: ClassVar[bool] = False
 
     @classmethod
     def weights(cls, scores: Any, constants: Mapping[str, Any]) -> Any:
@@ -86,6 +109,7 @@ class KernelActivation(Activation):
     """A positive function of each score over its sum: exp(log_kernel) normalised."""
 
     form: ClassVar[Form] = "kernel"
+    smooth: ClassVar[bool] = True
 
     @staticmethod
     def log_kernel(scores: Any, xp: Any) -> Any:
@@ -107,6 +131,8 @@ class Softmax(KernelActivation):
     >>> ndl.KeyValueAttention(ndl.Softmax())
     KeyValueAttention(activation=Softmax())
     """
+
+    differences: ClassVar[bool] = True
 
     @staticmethod
     def log_kernel(scores: Any, xp: Any) -> Any:

@@ -141,7 +141,7 @@ def check_function(function: Any, where: str, form: str) -> None:
     """Shape, float64, finite output, equivariance; each failure is one sentence with the fix."""
     import jax
 
-    from needlepoint.core import forks
+    from needlepoint.core.process import forks
 
     forks.note_use()
     if not callable(function):

@@ -8,7 +8,7 @@ from typing import ParamSpec, TypeVar
 
 import jax
 
-from needlepoint.core import caching, forks
+from needlepoint.core.process import caching, forks
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

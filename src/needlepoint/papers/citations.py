@@ -88,6 +88,12 @@ def _questions(what: Any) -> Iterator[tuple[Any, Any]]:
         )
 
 
+_FIRST, _LATER = "2410.01537", "2509.21936"
+_OF_TASK = {"MaxSLR": _LATER}
+_OF_ATTENTION = {("Erf", True): _FIRST}
+"""Papers by the name of a task, and by that of an activation and whether norms are 1; all others are in _LATER."""
+
+
 def _papers_of(task: Any, model: Any) -> tuple[str, ...]:
     """Return the arXiv numbers for a task and a model.
 
@@ -100,8 +106,9 @@ def _papers_of(task: Any, model: Any) -> tuple[str, ...]:
     if getattr(model, "family", "model") in ("learner", "overlaps", "indexed overlaps"):
         return tuple(PAPERS)  # a learner or overlaps alone belong to no task in particular
     activation = model if getattr(model, "family", "") == "activation" else getattr(model, "activation", None)
-    other = activation is not None and (type(activation).__name__ != "Erf" or not getattr(model, "unit_norm", True))
-    return ("2509.21936",) if other or "MaxSLR" in names else ("2410.01537",)
+    named = next((_OF_TASK[name] for name in sorted(names) if name in _OF_TASK), None)
+    attention = type(activation).__name__, bool(getattr(model, "unit_norm", True))
+    return (named or (_OF_ATTENTION.get(attention, _LATER) if activation is not None else _FIRST),)
 
 
 def _entry(arxiv: str) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from needlepoint.core.answers.spectra import TrainedSpectrum
 from needlepoint.core.estimates import Estimate
+from needlepoint.core.overlaps import FieldOverlaps
 from needlepoint.core.results import Measurement, Trajectory, mean_estimate
 
 
@@ -54,12 +55,14 @@ def _overlaps(parts: Sequence[Measurement]) -> dict[str, Any]:
     found = [p.overlaps for p in parts]
     if found[0] is None or any(o is None for o in found):
         return {}
-    columns = {name: np.array([getattr(o, name) for o in found]) for name, _ in found[0].items()}
+    rows = [dict(o.items()) for o in found]
+    columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     if all(np.ptp(x) == 0 for x in columns.values()):
         return {"overlaps": found[0], "overlaps_error": parts[0].overlaps_error}
     errors = {name: mean_estimate(columns[name]).error for name in parts[0].overlaps_error}
     means = {name: float(np.mean(x)) for name, x in columns.items()}
-    return {"overlaps": type(found[0])(**means), "overlaps_error": errors}
+    pooled = FieldOverlaps(means) if isinstance(found[0], FieldOverlaps) else type(found[0])(**means)
+    return {"overlaps": pooled, "overlaps_error": errors}
 
 
 def _notes(parts: Sequence[Measurement]) -> tuple[str, ...]:

@@ -70,7 +70,24 @@ class SingleLocation(SequenceTask):
     @property
     def label_var(self) -> float:
         """The variance of the clean label: the excess risk of predicting 0."""
+        return self.relevant_spread**2
+
+    # what tells the relevant token: its shift and its spread, or how its place depends on the fields
+
+    @property
+    def shift_sq(self) -> float:
+        """The squared shift of the relevant token along k*."""
+        return 0.0
+
+    @property
+    def relevant_spread(self) -> float:
+        """The standard deviation of the relevant token."""
         return 1.0
+
+    @property
+    def tilt(self) -> float:
+        """The inverse temperature of the place given the teacher's scores; 0 where it does not depend on them."""
+        return 0.0
 
     def length_moments(self) -> dict[str, float]:
         """E[L - 1] and E[(L - 1)(L - 2)]."""
@@ -126,8 +143,12 @@ class SpikedSLR(SingleLocation):
             )
 
     @property
-    def label_var(self) -> float:
-        return self.relevant_std**2
+    def shift_sq(self) -> float:
+        return self.snr
+
+    @property
+    def relevant_spread(self) -> float:
+        return self.relevant_std
 
     def shift(self, place: Any) -> Mapping[str, Any]:
         import jax.numpy as jnp
@@ -186,6 +207,10 @@ class MaxSLR(SingleLocation):
         lo=0.0, infinite=True, largest=LARGEST, why="it is the inverse temperature of the place in eq:max-law"
     )
     noise: float = real(lo=0.0, largest=LARGEST, default=0.0, why="it is the standard deviation of the label noise")
+
+    @property
+    def tilt(self) -> float:
+        return self.snr
 
     def seen(self, place: int) -> Mapping[str, Any]:
         return {"key": True, **super().seen(place)}

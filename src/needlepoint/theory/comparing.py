@@ -42,6 +42,6 @@ def _realised(prediction: Prediction, measurement: Measurement, progress: Progre
     if measurement.spectrum is None or not measurement.values:
         return None
     load_rules(prediction.task, prediction.learner)
-    key = ("realise", type(prediction.task), type(prediction.model), type(prediction.learner))
-    rule = rules().get(key)
-    return None if rule is None else rule(prediction, measurement, progress)
+    specs = prediction.resolved or (prediction.task, prediction.model, prediction.learner)
+    rule = rules().get(("realise", *map(type, specs)))
+    return None if rule is None else rule(*specs, prediction, measurement, progress)

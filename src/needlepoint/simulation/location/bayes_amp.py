@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from needlepoint.core.lowering import lower
 from needlepoint.core.options import SimulationOptions
 from needlepoint.core.overlaps import SEVEN, Overlaps
 from needlepoint.core.results import Measurement, mean_estimate
+from needlepoint.core.routes import route, the
 from needlepoint.core.status import Status
 from needlepoint.learners import BayesOptimal
 from needlepoint.numerics.gaussian import lattice, trapezoid_rule
@@ -58,8 +59,8 @@ def simulate_bayes(task: SingleLocation, model: None, learner: BayesOptimal, opt
     are known."""
     if learner.alpha is None:
         return simulate_known_teachers(task, model, learner, options)
-    if isinstance(task, SpikedSLR) and task.relevant_std != 1.0:
-        raise NoTheory(f"no AMP for relevant_std={task.relevant_std:g}; relevant_std=1 has one.")
+    if task.relevant_spread != 1.0:
+        raise NoTheory(f"no AMP for relevant_std={task.relevant_spread:g}; relevant_std=1 has one.")
     if task.noise_var <= 0:
         raise InvalidParameter(f"{task!r}: BayesOptimal(alpha=...) needs noise > 0 (see predict).")
     n = round(learner.alpha * options.d)
@@ -114,19 +115,18 @@ def amp(task: SingleLocation, alpha: float, data: list[Data]) -> Posterior:
     key of the spiked task $1/(1 + \alpha\mu + \Lambda_k)$.
     """
     d = data[0].x.shape[2]
-    snr = task.snr
-    shifted = alpha * snr if isinstance(task, SpikedSLR) else 0.0
+    shifted, posterior = alpha * task.shift_sq, the("posterior of places", task=task)
     k, v, V_k, V_v = np.zeros(d), np.zeros(d), 1.0, 1.0
     old = [(np.zeros(part.x.shape[:2]), np.zeros(part.x.shape[:2])) for part in data]
     for step in range(ACCURACY.bayes_amp_steps):
         keep = 0.0 if step == 0 else ACCURACY.bayes_amp_damping if step < ACCURACY.patience else ACCURACY.stronger
         pull_k, pull_v, Lam_k, Lam_v, new = np.zeros(d), np.zeros(d), 0.0, 0.0, []
-        place = PlaceNoise(snr, math.sqrt(V_k)) if isinstance(task, MaxSLR) else None
+        places: Places = posterior(task.snr, math.sqrt(V_k))
         for part, (g_k, g_v) in zip(data, old, strict=True):
             w_chi, w_z = part.x @ k - V_k * g_k, part.x @ v - V_v * g_v
             T = task.noise_var + V_v
             residual = part.y[:, None] - w_z
-            found = _max_scores(place, w_chi, residual, T) if place else _spiked_scores(snr, w_chi, residual, T)
+            found = places.scores(w_chi, residual, T)
             g_k, g_v = keep * g_k + (1 - keep) * found.g_k, keep * g_v + (1 - keep) * found.g_v
             pull_k += np.tensordot(g_k, part.x, 2) / d
             pull_v += np.tensordot(g_v, part.x, 2) / d
@@ -144,27 +144,57 @@ def amp(task: SingleLocation, alpha: float, data: list[Data]) -> Posterior:
     return Posterior(k, v, V_k, False)
 
 
-def _spiked_scores(snr: float, w_chi: np.ndarray, residual: np.ndarray, T: float) -> Scores:
-    """Return g_k = sqrt(mu) pi and g_v = pi residual / T of the spiked task; precisions are minus the divergences."""
-    pi = special.softmax(math.sqrt(snr) * w_chi - residual**2 / (2 * T), axis=1)
-    spread = pi * (1 - pi)
-    precision_v = -float((spread * (residual / T) ** 2 - pi / T).sum())
-    return Scores(math.sqrt(snr) * pi, pi * residual / T, -snr * float(spread.sum()), precision_v)
+class Places(Protocol):
+    """What a task says of the place of the relevant token, given the score fields w of its tokens."""
+
+    def scores(self, w_chi: np.ndarray, residual: np.ndarray, T: float) -> Scores: ...
+
+    def without_label(self, w_chi: np.ndarray) -> np.ndarray:
+        """Return the posterior of the place before the label is known, (n, length)."""
+        ...
 
 
-def _max_scores(place: PlaceNoise, w_chi: np.ndarray, residual: np.ndarray, T: float) -> Scores:
-    r"""Return $g_{k,l} = \frac1Z\sum_mN_m\partial_l\bar P_m$ of the max task, and g_v as on the spiked task.
+@route("posterior of places", name="shifted", task=SpikedSLR)
+class ShiftedPlaces:
+    """Places of the spiked task; the uncertainty `s` of the score drops out."""
 
-    The precision of the key is $\sum|g_k|^2$, whose mean at Bayes-optimal weights is minus that of the divergence, and
-    which is never negative.
-    """
-    P, slope = place(w_chi)
-    log_N = -(residual**2) / (2 * T)
-    N = np.exp(log_N - log_N.max(axis=1, keepdims=True))
-    Z = np.sum(P * N, axis=1, keepdims=True)
-    pi, g_k = P * N / Z, (N[:, None, :] @ slope)[:, 0] / Z
-    precision_v = -float((pi * (1 - pi) * (residual / T) ** 2 - pi / T).sum())
-    return Scores(g_k, pi * residual / T, float((g_k**2).sum()), precision_v)
+    def __init__(self, snr: float, s: float) -> None:
+        self.snr = snr
+
+    def scores(self, w_chi: np.ndarray, residual: np.ndarray, T: float) -> Scores:
+        """Return g_k = sqrt(mu) pi and g_v = pi residual / T; precisions are minus the divergences."""
+        pi = special.softmax(math.sqrt(self.snr) * w_chi - residual**2 / (2 * T), axis=1)
+        spread = pi * (1 - pi)
+        precision_v = -float((spread * (residual / T) ** 2 - pi / T).sum())
+        return Scores(math.sqrt(self.snr) * pi, pi * residual / T, -self.snr * float(spread.sum()), precision_v)
+
+    def without_label(self, w_chi: np.ndarray) -> np.ndarray:
+        return special.softmax(math.sqrt(self.snr) * w_chi, axis=1)
+
+
+@route("posterior of places", name="tilted", task=MaxSLR)
+class TiltedPlaces:
+    """Places of the max task, with scores of uncertainty `s`."""
+
+    def __init__(self, snr: float, s: float) -> None:
+        self.noise = PlaceNoise(snr, s)
+
+    def scores(self, w_chi: np.ndarray, residual: np.ndarray, T: float) -> Scores:
+        r"""Return $g_{k,l} = \frac1Z\sum_mN_m\partial_l\bar P_m$, and g_v as on the spiked task.
+
+        The precision of the key is $\sum|g_k|^2$, whose mean at Bayes-optimal weights is minus that of the divergence,
+        and which is never negative.
+        """
+        P, slope = self.noise(w_chi)
+        log_N = -(residual**2) / (2 * T)
+        N = np.exp(log_N - log_N.max(axis=1, keepdims=True))
+        Z = np.sum(P * N, axis=1, keepdims=True)
+        pi, g_k = P * N / Z, (N[:, None, :] @ slope)[:, 0] / Z
+        precision_v = -float((pi * (1 - pi) * (residual / T) ** 2 - pi / T).sum())
+        return Scores(g_k, pi * residual / T, float((g_k**2).sum()), precision_v)
+
+    def without_label(self, w_chi: np.ndarray) -> np.ndarray:
+        return self.noise(w_chi)[0]
 
 
 class PlaceNoise:
@@ -216,16 +246,14 @@ def _test_error(
 ) -> float:
     """Return the mean squared error on fresh sequences; a prediction is the mean of the value fields over the posterior
     of the place."""
-    snr = task.snr
-    noise = PlaceNoise(snr, math.sqrt(posterior.key_var)) if isinstance(task, MaxSLR) else None
+    places: Places = the("posterior of places", task=task)(task.snr, math.sqrt(posterior.key_var))
     mean = 0.0
     for length, probability in task.length_law:
 
         def errors(key: Any, n: int, length: int = length) -> np.ndarray:
             teachers = jnp.asarray(k_star), jnp.asarray(v_star)
             x, y, _ = (np.asarray(part) for part in task.sample(key, *teachers, n, length))
-            fields = x @ posterior.k
-            place = noise(fields)[0] if noise else special.softmax(math.sqrt(snr) * fields, axis=1)
+            place = places.without_label(x @ posterior.k)
             return (y - np.sum(place * (x @ posterior.v), axis=1)) ** 2
 
         total = sum_chunks(errors, key, (length, 0), samples, length * len(k_star), np.sum)

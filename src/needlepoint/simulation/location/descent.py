@@ -17,6 +17,7 @@ from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.options import SimulationOptions
 from needlepoint.core.overlaps import FIVE
 from needlepoint.core.results import Measurement, Trajectory
+from needlepoint.core.routes import route, routes
 from needlepoint.learners import ProjectedDescent, record_steps
 from needlepoint.models.activations import Activation, Erf
 from needlepoint.models.attention import KeyValueAttention
@@ -30,25 +31,26 @@ def simulate_descent(
 ) -> Measurement:
     """eq:pgd. Return the measured trajectories of vectors in R^d. The risk is eq:elementwise-risk by quadrature and not
     by the closed forms, so that it is an independent check."""
-    activation = model.activation
-    if activation.form != "elementwise" or not isinstance(activation, Erf) or not model.unit_norm:
+    known = routes("quadrature on spheres", model=model)
+    if not known:
         raise NoTheory(
             f"no simulation of ProjectedDescent with {model!r}; the nearest is "
             "KeyValueAttention(Erf(...), unit_norm=True)."
         )
+    activation = type(model.activation)
     vectors = starting_vectors(learner, options.d, options.repeats, options.seed)
     law = elementwise.constants(task, model)
-    nodes = quadrature_nodes(law["scale"] * max(1.0, task.relevant_std))
+    nodes = known[0].function(task, model)
     state = tuple(jnp.asarray(x) for x in vectors)
     marks = record_steps(learner.steps, learner.record_every)
-    history, risks, done = [vectors.five()], [np.asarray(_risk(Erf, nodes, law, state))], 0
+    history, risks, done = [vectors.five()], [np.asarray(_risk(activation, nodes, law, state))], 0
     for mark in marks[1:]:
-        k, v = _advance(Erf, nodes, law, state, float(done), mark - done, learner.lr, learner.schedule)
+        k, v = _advance(activation, nodes, law, state, float(done), mark - done, learner.lr, learner.schedule)
         state, done = (*state[:2], k, v), mark
         vectors = vectors._replace(k=np.asarray(k), v=np.asarray(v))
         history.append(vectors.five())
         at = {**law, "scale": float(scale_at(law["scale"], learner.schedule, mark))}
-        risks.append(np.asarray(_risk(Erf, nodes, at, state)))
+        risks.append(np.asarray(_risk(activation, nodes, at, state)))
         options.progress(done / learner.steps)
     risk = np.stack(risks, axis=-1)
     numerical = rounding_errors(history[-1], risk[:, -1], options.repeats) if learner.given else None
@@ -64,6 +66,11 @@ def rounding_errors(five: np.ndarray, risk: np.ndarray, repeats: int) -> dict[st
     return {
         name: float(8 * s + 1e-12 * size) for name, s, size in zip((*FIVE, "excess_risk"), spread, sizes, strict=True)
     }
+
+
+@route("quadrature on spheres", activation=Erf, when=lambda model: model.unit_norm)
+def erf_nodes(task: SpikedSLR, model: KeyValueAttention) -> int:
+    return quadrature_nodes(model.constants()["scale"] * max(1.0, task.relevant_std))
 
 
 def quadrature_nodes(steepness: float) -> int:
@@ -90,9 +97,8 @@ def trajectory_measurement(
 ) -> Measurement:
     """Return a Measurement of the recorded overlaps, one (5, runs) per record, and risks (runs, records)."""
     activation = model.activation
-    assert isinstance(activation, Erf)
     paths = np.stack(history, axis=-1)
-    scales = scale_at(activation.scale or 0.0, learner.schedule, marks)
+    scales = scale_at(model.constants()["scale"], learner.schedule, marks)
     final = model.replace(activation=activation.replace(scale=float(scales[-1])))
     runs = paths.shape[1]
     ends = classify(task, final, paths[:, :, -1])

@@ -16,11 +16,12 @@ from needlepoint.core.errors import NoTheory
 from needlepoint.core.lowering import lower
 from needlepoint.core.options import SimulationOptions
 from needlepoint.core.results import Measurement
+from needlepoint.core.routes import routes
 from needlepoint.learners import OnlineSGD, record_steps
 from needlepoint.losses import squared_error
-from needlepoint.models.activations import Activation, Erf
+from needlepoint.models.activations import Activation
 from needlepoint.models.attention import KeyValueAttention
-from needlepoint.simulation.location.descent import project, quadrature_nodes, trajectory_measurement
+from needlepoint.simulation.location.descent import project, trajectory_measurement
 from needlepoint.simulation.location.free_norms import simulate_free_sgd
 from needlepoint.simulation.location.vectors import starting_vectors
 from needlepoint.tasks.single_location import SpikedSLR
@@ -35,8 +36,8 @@ def simulate_sgd(
     if not model.unit_norm:
         return simulate_free_sgd(task, model, learner, options)
     learner.require_unit_starts()
-    activation = model.activation
-    if not isinstance(activation, Erf):
+    activation, known = model.activation, routes("quadrature on spheres", model=model)
+    if not known:
         raise NoTheory(
             f"no simulation of OnlineSGD with {model!r}; the nearest is KeyValueAttention(Erf(...), unit_norm=True)."
         )
@@ -47,7 +48,7 @@ def simulate_sgd(
     law, constants = lower(task)[1], model.constants()
     state = tuple(jnp.asarray(x) for x in vectors)
     keys = jax.random.split(jax.random.key(options.seed), len(vectors.k))
-    nodes = quadrature_nodes(constants["scale"] * max(1.0, task.relevant_std))
+    nodes = known[0].function(task, model)
     marks = record_steps(learner.steps, learner.record_every)
     history, done = [vectors.five()], 0
     sizes = (type(activation), learner.batch, length)

@@ -70,13 +70,16 @@ def predict_bayes(task: AttentionIndexed, model: None, learner: BayesOptimal, op
 @rule("realise", AttentionIndexed, None, BayesOptimal)
 @threadpool_limits.wrap(limits=1, user_api="blas")
 def realise_bayes(
-    prediction: Prediction, measurement: Measurement, progress: Progress = silent
+    task: AttentionIndexed,
+    model: None,
+    learner: BayesOptimal,
+    prediction: Prediction,
+    measurement: Measurement,
+    progress: Progress = silent,
 ) -> dict[str, np.ndarray]:
     """Return the predicted numbers for every repeat, (repeats,) each: at the eigenvalues that its target has, and with
     its whole number of sequences over d^2."""
-    task, learner, d = prediction.task, prediction.learner, measurement.d
-    assert isinstance(task, AttentionIndexed)
-    assert isinstance(learner, BayesOptimal)
+    d = measurement.d
     assert learner.alpha is not None
     assert measurement.spectrum is not None
     same = learner.replace(alpha=round(learner.alpha * d * d) / d**2)

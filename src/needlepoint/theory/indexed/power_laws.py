@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from needlepoint.core.errors import InvalidParameter, NoTheory
+from needlepoint.core.routes import route, routes, the
 from needlepoint.core.specs import Spec
 from needlepoint.learners import Ridge
 from needlepoint.numerics.precision import float64
@@ -39,14 +41,17 @@ def learning_exponents(task: Spec) -> Exponents:
     >>> found
     Exponents(estimation_error=-2.0, recovered=1.0)
     """
-    if not isinstance(task, AttentionIndexed) or not isinstance(task.target, PowerLaw):
+    if not routes("exponents", task=task):
         raise NoTheory(f"{task!r}: exponents are known for AttentionIndexed with a PowerLaw target.")
-    gamma = task.target.exponent
+    return the("exponents", task=task)(task.target, task.noise_var)
+
+
+@route("exponents", task=AttentionIndexed, when=lambda task: isinstance(task.target, PowerLaw))
+def _exponents(target: PowerLaw, noise_var: float) -> Exponents:
+    gamma = target.exponent
     if gamma <= 0.5:
-        raise NoTheory(
-            f"{task.target!r}: exponents need an exponent above 1/2 (below, the small eigenvalues dominate)."
-        )
-    if task.noise_var > 0:
+        raise NoTheory(f"{target!r}: exponents need an exponent above 1/2 (below, the small eigenvalues dominate).")
+    if noise_var > 0:
         return Exponents(-1 + 1 / (2 * gamma), 1 / (2 * gamma))
     return Exponents(1 - 2 * gamma, 1.0)
 
@@ -82,15 +87,20 @@ def recovered_directions(task: Spec, model: Spec, learner: Spec, *, seed: int = 
     >>> found.target.shape
     (10,)
     """
-    if not isinstance(task, AttentionIndexed) or not isinstance(task.target, PowerLaw | Eigenvalues):
+    if not routes("directions", task=task):
         raise NoTheory(
             f"{task!r}: directions are told apart for AttentionIndexed with PowerLaw or Eigenvalues targets."
         )
     if not isinstance(learner, Ridge):
         raise InvalidParameter(f"{learner!r}: directions are those of the matrix that Ridge learns.")
     found = predict(task, model, learner, seed=seed, throw=False).conjugates
+    return the("directions", task=task)(task.target, found)
+
+
+@route("directions", task=AttentionIndexed, when=lambda task: isinstance(task.target, PowerLaw | Eigenvalues))
+def _directions(target: PowerLaw | Eigenvalues, found: Mapping[str, float]) -> Directions:
     noise, cut, scale = (found[name] for name in ("noise", "cut", "scale"))
-    values = np.sort(task.target.eigenvalues())[::-1]
+    values = np.sort(target.eigenvalues())[::-1]
     seen = values[values > noise]
     learned = scale * (seen + noise**2 / seen - cut)
     kept = learned > 0

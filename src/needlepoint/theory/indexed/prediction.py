@@ -62,15 +62,16 @@ def predict_indexed(task: AttentionIndexed, model: Model, learner: Ridge, option
 @rule("realise", AttentionIndexed, DirectAttention, Ridge)
 @threadpool_limits.wrap(limits=1, user_api="blas")  # its sums are small, and slower with more threads
 def realise_indexed(
-    prediction: Prediction, measurement: Measurement, progress: Progress = silent
+    task: AttentionIndexed,
+    model: TiedAttention | DirectAttention,
+    learner: Ridge,
+    prediction: Prediction,
+    measurement: Measurement,
+    progress: Progress = silent,
 ) -> dict[str, np.ndarray]:
     """Return the predicted numbers for every repeat, (repeats,) each: at the eigenvalues that its target has, and with
     its whole number of sequences over d^2. Both change the prediction by little, so that a coarse rule of integration
     is enough for the difference. Empty where the equations of a target are not solved: the limit stands for it."""
-    task, model, learner = prediction.resolved or (prediction.task, prediction.model, prediction.learner)
-    assert isinstance(task, AttentionIndexed)
-    assert isinstance(model, TiedAttention | DirectAttention)
-    assert isinstance(learner, Ridge)
     assert measurement.spectrum is not None
     d, penalty = measurement.d, unit(model) * learner.penalties[0]
     options = PredictionOptions(prediction.seed)

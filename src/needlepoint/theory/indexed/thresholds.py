@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 from needlepoint.core.dispatch import check_part, check_untraced
 from needlepoint.core.errors import NoTheory
 from needlepoint.core.estimates import Estimate
+from needlepoint.core.routes import route, routes, the
 from needlepoint.core.specs import Spec
 from needlepoint.models.attention import DirectAttention, TiedAttention
 from needlepoint.numerics.freeprob import FreeSum
@@ -72,21 +73,33 @@ def thresholds(task: Spec, model: Spec) -> Thresholds:
     check_untraced("thresholds")
     check_part("thresholds", "task", task)
     check_part("thresholds", "model", model)
-    if not isinstance(task, AttentionIndexed) or not isinstance(model, (TiedAttention, DirectAttention)):
+    if not routes("thresholds", task=task, model=model):
         raise NoTheory(
             f"no thresholds for {type(task).__name__} with {type(model).__name__}; AttentionIndexed with TiedAttention "
             "or DirectAttention has them."
         )
+    return the("thresholds", task=task, model=model)(task, model)
+
+
+@route("thresholds", name="direct", task=AttentionIndexed, model=DirectAttention)
+def _of_direct(task: AttentionIndexed, model: DirectAttention) -> Thresholds:
     task.check_temperature(model.beta)
-    bayes = NEVER if task.noise_var > 0 else _rounded(indexed_bayes.recovery(task))
-    if isinstance(model, DirectAttention):
-        fitted = _rounded(1 / (2 * task.components))
-        return Thresholds(fitted, NEVER if task.noise_var > 0 else fitted, bayes)
+    fitted = _rounded(1 / (2 * task.components))
+    return Thresholds(fitted, NEVER if task.noise_var > 0 else fitted, _bayes(task))
+
+
+@route("thresholds", name="tied", task=AttentionIndexed, model=TiedAttention)
+def _of_tied(task: AttentionIndexed, model: TiedAttention) -> Thresholds:
+    task.check_temperature(model.beta)
     fitted, notes = _narrow_interpolation(task, model.width_ratio)
     if task.noise_var > 0:
         return Thresholds(fitted, NEVER, NEVER, notes)
     found, more = _narrow_recovery(task, model.width_ratio)
-    return Thresholds(fitted, found, bayes, notes + more)
+    return Thresholds(fitted, found, _bayes(task), notes + more)
+
+
+def _bayes(task: AttentionIndexed) -> Estimate:
+    return NEVER if task.noise_var > 0 else _rounded(indexed_bayes.recovery(task))
 
 
 def interpolation(task: AttentionIndexed) -> Edge:

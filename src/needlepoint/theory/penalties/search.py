@@ -50,7 +50,9 @@ def _grid(search: RiskOfPenalties, trail: Trail | None) -> dict[float, Sensitivi
         if known is not None and known.risk > least + ACCURACY.far:
             found[float(x[0])] = known
             continue
-        place = search(x, search.place(x, known) if known is not None else near) or search(x)
+        place = search(x, search.place(x, known) if known is not None else near)
+        if place is None and (trail is None or known is not None):  # the neighbour on a curve had no solution either
+            place = search(x)
         if place is not None:
             near, found[float(x[0])] = place, data_of(place)
     if found and trail is None:

@@ -6,6 +6,7 @@ They cost one Jacobian of the map, because the penalties enter it explicitly.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -21,6 +22,10 @@ class FixedPointMap(Protocol):
     def scrambles(self) -> int: ...
 
     def map(self, x: np.ndarray) -> np.ndarray: ...
+
+    def near(self, x: np.ndarray) -> AbstractContextManager[None]:
+        """Return a context in which the map may be computed from what is known at the rows of x."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,12 @@ def _linearised(equations: FixedPointMap, x: np.ndarray) -> tuple[np.ndarray, np
     """
     step, axes = ACCURACY.response_step, np.eye(x.shape[1])
     if equations.scrambles == 1:  # all rows are the same problem: one call has the differences of all coordinates
-        up, down = equations.map(np.concatenate([x + step * axes, x])), equations.map(x - step * axes)
+        rows = np.concatenate([x + step * axes, x])
+        up = equations.map(rows)
+        with equations.near(rows):
+            down = equations.map(x - step * axes)
         return up[-1:], ((up[:-1] - down).T / (2 * step))[None]
-    moved = [(equations.map(x + step * e) - equations.map(x - step * e)) / (2 * step) for e in axes]
-    return equations.map(x), np.stack(moved, axis=-1)
+    values = equations.map(x)
+    with equations.near(x):
+        moved = [(equations.map(x + step * e) - equations.map(x - step * e)) / (2 * step) for e in axes]
+    return values, np.stack(moved, axis=-1)

@@ -7,6 +7,7 @@ import math
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.options import PredictionOptions
 from needlepoint.core.results import Prediction
+from needlepoint.core.routes import route, the
 from needlepoint.core.status import Status
 from needlepoint.learners import BayesOptimal
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
@@ -42,17 +43,20 @@ def predict_known(task: SingleLocation, model: None, learner: BayesOptimal, opti
 
 def known_teachers(task: SingleLocation, d: int) -> tuple[Estimate, tuple[str, ...]]:
     """Return the Bayes excess risk at dimension d, and notes about it."""
-    if isinstance(task, MaxSLR):
-        value, coarse = (
-            sum(p * place_race.bayes_excess_risk(task.snr, n, step) for n, p in task.length_law) for step in (0.05, 0.1)
-        )
-        return Estimate(
-            value, abs(value - coarse) + ACCURACY.given_teachers_rounding * value + place_race.TAIL * task.longest
-        ), ()
-    assert isinstance(task, SpikedSLR)
-    return _at_dimension(task, d)
+    return the("Bayes risk", task=task)(task, d)
 
 
+@route("Bayes risk", name="tilted", task=MaxSLR)
+def _of_max(task: MaxSLR, d: int) -> tuple[Estimate, tuple[str, ...]]:
+    value, coarse = (
+        sum(p * place_race.bayes_excess_risk(task.snr, n, step) for n, p in task.length_law) for step in (0.05, 0.1)
+    )
+    return Estimate(
+        value, abs(value - coarse) + ACCURACY.given_teachers_rounding * value + place_race.TAIL * task.longest
+    ), ()
+
+
+@route("Bayes risk", name="shifted", task=SpikedSLR)
 def _at_dimension(task: SpikedSLR, d: int) -> tuple[Estimate, tuple[str, ...]]:
     """Return the same for the spiked task, by integration; a bound if the risk is too small or its table too large."""
     lengths = [(n, p) for n, p in task.length_law if n > 1]

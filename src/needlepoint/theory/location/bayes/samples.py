@@ -14,6 +14,7 @@ from needlepoint.core.options import PredictionOptions
 from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.progress import watching
 from needlepoint.core.results import Prediction, Progress, silent
+from needlepoint.core.routes import SAMPLED, route, routes, the
 from needlepoint.core.status import Status
 from needlepoint.learners import BayesOptimal
 from needlepoint.numerics.precision import float64
@@ -112,11 +113,11 @@ def bayes_branches(
 def check_samples(task: SingleLocation, alpha: float) -> None:
     """Raise if the state evolution does not cover this task and alpha."""
     check_part("bayes_branches", "task", task)
-    if not isinstance(task, (SpikedSLR, MaxSLR)):
+    if not routes("posterior means", task=task):
         raise NoTheory(f"no state evolution for {type(task).__name__}; SpikedSLR and MaxSLR have one.")
-    if isinstance(task, SpikedSLR) and task.relevant_std != 1.0:
+    if task.relevant_spread != 1.0:
         raise NoTheory(
-            f"no state evolution for relevant_std={task.relevant_std:g} (a token's norm is informative); "
+            f"no state evolution for relevant_std={task.relevant_spread:g} (a token's norm is informative); "
             "relevant_std=1 has one."
         )
     if task.noise_var <= 0:
@@ -130,9 +131,14 @@ def check_samples(task: SingleLocation, alpha: float) -> None:
 
 def means(task: SingleLocation, q: np.ndarray, final: bool = False, seed: int = 0) -> FieldMeans:
     """Return the means of eq:spiked-scores or eq:max-posterior over a sequence, by coarse integrals unless `final`."""
-    if isinstance(task, MaxSLR):
-        return max_posterior.field_means(task, q, final, seed)
-    assert isinstance(task, SpikedSLR)
+    return the("posterior means", task=task)(task, q, final, seed)
+
+
+route("posterior means", name="tilted", cost=SAMPLED, task=MaxSLR)(max_posterior.field_means)
+
+
+@route("posterior means", name="shifted", task=SpikedSLR)
+def _of_spiked(task: SpikedSLR, q: np.ndarray, final: bool, seed: int) -> FieldMeans:
     return spiked_posterior.field_means(task, q, final)
 
 

@@ -16,8 +16,8 @@ from needlepoint.core.errors import NoTheory
 from needlepoint.core.options import PredictionOptions
 from needlepoint.core.overlaps import FIVE
 from needlepoint.core.results import Prediction, Trajectory
+from needlepoint.core.routes import routes
 from needlepoint.learners import ProjectedDescent, record_steps
-from needlepoint.models.activations import Erf
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.arrays import Array
 from needlepoint.tasks.single_location import SpikedSLR
@@ -27,20 +27,18 @@ from needlepoint.theory.location.dynamics.starts import start_overlaps
 from needlepoint.theory.location.erf import closed_form as erf_closed_form
 
 
-def require_erf(model: KeyValueAttention, learner: Any) -> Erf:
-    """Return the activation if it is erf on unit spheres with given constants, as the rules here need; else raise."""
-    activation = model.activation
-    if not isinstance(activation, Erf) or not model.unit_norm:
+def require_spheres(model: KeyValueAttention, learner: Any) -> None:
+    """Raise unless there is a closed form on unit spheres with given constants, as the rules here need."""
+    if not routes("risk on spheres", model=model):
         raise NoTheory(
             f"no rule for {type(learner).__name__} with {model!r}; the nearest is "
             "KeyValueAttention(Erf(...), unit_norm=True)."
         )
     if model.free_constants():
         raise NoTheory(
-            f"{activation!r}: {model.free_constants()[0]} is None and {type(learner).__name__} does not choose it; "
-            "give its value."
+            f"{model.activation!r}: {model.free_constants()[0]} is None and {type(learner).__name__} does not choose "
+            "it; give its value."
         )
-    return activation
 
 
 @rule("predict", SpikedSLR, KeyValueAttention, ProjectedDescent)
@@ -54,7 +52,7 @@ def predict_descent(
 @rule("predict_curves", SpikedSLR, KeyValueAttention, ProjectedDescent)
 def descent_curves(task: SpikedSLR, model: KeyValueAttention, learner: ProjectedDescent) -> Solver | None:
     """Return the solver that puts the runs of all questions on one array axis, or None where it does not apply."""
-    covered = isinstance(model.activation, Erf) and model.unit_norm and not model.free_constants()
+    covered = routes("risk on spheres", model=model) and not model.free_constants()
     return _solve if covered else None
 
 
@@ -76,7 +74,7 @@ def _together(
 ) -> list[Prediction]:
     """Return the prediction of each question; all must have as many runs, steps and records as the first."""
     for _, model, learner in asked:
-        require_erf(model, learner)
+        require_spheres(model, learner)
     starts = [start_overlaps(learner, options.seed) for _, _, learner in asked]
     runs, given = starts[0].shape[1], bool(asked[0][2].given)
     if given:
@@ -115,10 +113,10 @@ def _told(
     runs: int,
 ) -> Prediction:
     """Return the prediction from the recorded runs of one question; the second copies of its runs may follow them."""
-    activation, given = require_erf(model, learner), bool(learner.given)
+    activation, given = model.activation, bool(learner.given)
     numerical = _shadow_errors(history, risk, runs) if given else None
     history, risk = history[:, :runs], risk[:runs]
-    scales = scale_at(activation.scale or 0.0, learner.schedule, marks)
+    scales = scale_at(model.constants()["scale"], learner.schedule, marks)
     final = model.replace(activation=activation.replace(scale=float(scales[-1])))
     ends = classify(task, final, history[:, :, -1])
     trajectory = Trajectory(np.array(marks), scales, named(history), risk, ends)

@@ -15,9 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from needlepoint.core.routes import the
 from needlepoint.models.activations import Activation
 from needlepoint.numerics.gaussian import trapezoid_rule
-from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
+from needlepoint.tasks.single_location import SingleLocation, SpikedSLR
 from needlepoint.theory.location.dynamics.accuracy import ACCURACY
 from needlepoint.theory.location.dynamics.rates import Rates, given_scores
 from needlepoint.theory.location.moments import place_race
@@ -42,11 +43,10 @@ def token_rule(task: SingleLocation, coarseness: int) -> tuple[type[SingleLocati
 
     At snr 0 the place of the max task is uniform and independent of the scores, so the rule of the spiked task applies.
     """
-    if isinstance(task, SpikedSLR) or (isinstance(task, MaxSLR) and task.snr == 0):
+    if task.tilt == 0:
         x, w = trapezoid_rule(ACCURACY.spiked_nodes // coarseness)
         return SpikedSLR, TokenRule(x[None, :, None], w[None], np.ones((1, 1)), np.ones((1, 1)))
-    assert isinstance(task, MaxSLR)
-    return MaxSLR, _max_rule(task.snr, task.longest, coarseness)
+    return type(task), _max_rule(task.tilt, task.longest, coarseness)
 
 
 @functools.lru_cache(maxsize=32)
@@ -80,7 +80,7 @@ def elementwise_rates(
     relevant, other = (_token_means(task, activation, c, seven, rule, first) for first in (True, False))
     A, a = (x @ rule.winning for x in relevant)
     B, b = (x @ rule.losing for x in other)
-    race = task is MaxSLR
+    in_turn = the("relevant token", task=task)(c).in_turn
     total: Any = 0.0
     for length, probability in zip(lengths, probabilities, strict=True):
         n = length - 1.0
@@ -91,7 +91,7 @@ def elementwise_rates(
         second = second + n * (B[2] * a[0] * t[0] + 2 * B[1] * (a[1] * t[0] + a[0] * t[1]))
         second = second + n * B[0] * (a[2] * t[0] + 2 * a[1] * t[1] + a[0] * t[2])
         means = jnp.sum(jnp.stack([first, second + c["task.noise"] ** 2 * mean]), axis=-1)
-        total = total + probability * (length if race else 1.0) * means
+        total = total + probability * (length if in_turn else 1.0) * means
     (Gx, Gy, Gs, Gz, wx, wy, wz, ws), (GG, Gw, ww, one) = total[0, :8], total[1, 8:]
     noise = jnp.concatenate([jnp.zeros(4), jnp.stack([Gw, GG, ww])])
     return Rates(jnp.stack([Gx, wy, wx, Gy, Gz + ws, 2 * Gs, 2 * wz]), noise, one - c["task.noise"] ** 2)
@@ -116,16 +116,15 @@ def _token_means(
 ) -> tuple[Any, Any]:
     """Return E[e^j Q] (3, 12, lattice) and E[e^j] (3, lattice) of the relevant token (`own`) or of another one."""
     given = given_scores(task, seven)
-    size = 3 if task is SpikedSLR else 2  # how many of (k*.x, v*.x, v.x) are random given the coordinates
+    size = 4 - len(given.score)  # how many of (k*.x, v*.x, v.x) are random given the coordinates
     values, vectors = jnp.linalg.eigh(given.rest[3 - size :, 3 - size :])
     scale = vectors * jnp.sqrt(jnp.maximum(values, 0.0))  # rounding can make them negative
     grid = np.stack(np.meshgrid(*[_HERMITE[0]] * size, indexing="ij"), axis=-1).reshape(-1, size)
     grid_weights = functools.reduce(np.multiply.outer, [_HERMITE[1]] * size).ravel()
     rest = jnp.zeros((len(grid), 3)).at[:, 3 - size :].set(grid @ scale.T)
 
-    spread, m = 1.0, 0.0
-    if own and task is SpikedSLR:
-        spread, m = c["task.relevant_std"], jnp.sqrt(c["task.snr"])
+    relevant = the("relevant token", task=task)(c)
+    spread, m = (relevant.spread, relevant.shift) if own else (1.0, 0.0)
     score = spread * (rule.coordinates @ given.score) + m * seven[0]
     fields = spread * ((rule.coordinates @ given.along.T)[:, :, None] + rest)
     x, y, z = (fields[..., i] + shift for i, shift in enumerate((m, 0.0, m * seven[2])))

@@ -18,6 +18,7 @@ from needlepoint.core.errors import NoTheory
 from needlepoint.core.options import PredictionOptions
 from needlepoint.core.overlaps import SEVEN
 from needlepoint.core.results import Prediction, Trajectory
+from needlepoint.core.routes import ONE_DIMENSION, SAMPLED, route, the
 from needlepoint.core.status import Status
 from needlepoint.learners import GradientFlow, OnlineSGD, record_steps
 from needlepoint.losses import squared_error
@@ -97,18 +98,31 @@ def fields(
 
     If sampled, there is one function for each scrambling; otherwise one by a fine and one by a coarse rule.
     """
-    activation, c, law = type(model.activation), elementwise.constants(task, model), task.length_law
-    if model.activation.form == "elementwise":
-        lengths, shares = np.array(law).T
+    return the("rates", activation=model.activation)(task, model, seed, on_manifold)
 
-        def by_token(coarseness: int) -> Field:
-            kind, nodes = token_rule(task, coarseness)
-            return lambda seven: elementwise_rates(
-                kind, activation, lengths, shares, {"task.relevant_std": 1.0, **c}, seven, nodes
-            )
 
-        return [by_token(1), by_token(2)], False
-    rules = [(p, score_rules(task, activation, n, seed, on_manifold)) for n, p in law]
+@route("rates", name="by token", cost=ONE_DIMENSION, form="elementwise")
+def fields_by_token(
+    task: SingleLocation, model: KeyValueAttention, seed: int, on_manifold: bool
+) -> tuple[list[Field], bool]:
+    activation, c = type(model.activation), elementwise.constants(task, model)
+    lengths, shares = np.array(task.length_law).T
+
+    def by_token(coarseness: int) -> Field:
+        kind, nodes = token_rule(task, coarseness)
+        return lambda seven: elementwise_rates(
+            kind, activation, lengths, shares, {"task.relevant_std": 1.0, **c}, seven, nodes
+        )
+
+    return [by_token(1), by_token(2)], False
+
+
+@route("rates", name="by scores", cost=SAMPLED)
+def fields_by_scores(
+    task: SingleLocation, model: KeyValueAttention, seed: int, on_manifold: bool
+) -> tuple[list[Field], bool]:
+    activation, c = type(model.activation), elementwise.constants(task, model)
+    rules = [(p, score_rules(task, activation, n, seed, on_manifold)) for n, p in task.length_law]
     sampled = any(r.sampled for _, r in rules)
 
     def mixed(i: int) -> Field:
@@ -246,8 +260,9 @@ def _told(
 ) -> Prediction:
     scale = getattr(model.activation, "scale", 1.0)
     trajectory = Trajectory(marks, np.full(len(marks), scale), named(paths.overlaps), paths.excess_risk)
-    odd = getattr(model.activation, "odd", False)
-    summary = summarise(trajectory, task.noise_var, gauge=odd and not learner.given, numerical=paths.numerical)
+    summary = summarise(
+        trajectory, task.noise_var, gauge=model.activation.odd and not learner.given, numerical=paths.numerical
+    )
     if options.tol and paths.numerical and summary["status"].ok and max(paths.numerical.values()) > options.tol:
         summary["status"] = Status.NOISE_LIMITED
     resolved = (task, model, learner)

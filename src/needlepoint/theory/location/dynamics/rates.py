@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from needlepoint.core.routes import GENERIC, route, the
 from needlepoint.models.activations import Activation, KernelActivation
-from needlepoint.tasks.single_location import SingleLocation, SpikedSLR
+from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 
 
 class Rates(NamedTuple):
@@ -44,19 +45,51 @@ def given_scores(task: type[SingleLocation], seven: Sequence[Any]) -> Given:
     They are $c = \xi/\sqrt{q_k}$ for the spiked task (p = 1). In the max task the place depends on $\chi^*$, so that
     $c = (\chi^*, g)$ with $\chi = \kappa\chi^* + sg$ (p = 2).
     """
-    kappa, nu, theta, eta, rho, key_sq, value_sq = seven
-    if task is SpikedSLR:
-        norm, inverse = root(key_sq)
-        score = jnp.stack([norm])
-        along = inverse * jnp.stack([jnp.stack([kappa]), jnp.stack([eta]), jnp.stack([rho])])
-    else:
-        s, inverse = root(key_sq - kappa**2)
-        zero, one = jnp.zeros_like(kappa), jnp.ones_like(kappa)
-        score = jnp.stack([kappa, s])
-        beyond = (eta * inverse, (rho - kappa * theta) * inverse)
-        along = jnp.stack([jnp.stack([one, zero]), jnp.stack([zero, beyond[0]]), jnp.stack([theta, beyond[1]])])
+    _, nu, theta, _, _, _, value_sq = seven
+    score, along = the("score coordinates", task=task)(seven)
     gram = jnp.array([[1.0, 0.0, theta], [0.0, 1.0, nu], [theta, nu, value_sq]])
     return Given(score, along, gram - along @ along.T)
+
+
+@route("score coordinates", name="shifted", task=SpikedSLR)
+def _shifted_coordinates(seven: Sequence[Any]) -> tuple[Any, Any]:
+    kappa, _, _, eta, rho, key_sq, _ = seven
+    norm, inverse = root(key_sq)
+    return jnp.stack([norm]), inverse * jnp.stack([jnp.stack([kappa]), jnp.stack([eta]), jnp.stack([rho])])
+
+
+@route("score coordinates", name="tilted", task=MaxSLR)
+def _tilted_coordinates(seven: Sequence[Any]) -> tuple[Any, Any]:
+    kappa, _, theta, eta, rho, key_sq, _ = seven
+    s, inverse = root(key_sq - kappa**2)
+    zero, one = jnp.zeros_like(kappa), jnp.ones_like(kappa)
+    beyond = (eta * inverse, (rho - kappa * theta) * inverse)
+    along = jnp.stack([jnp.stack([one, zero]), jnp.stack([zero, beyond[0]]), jnp.stack([theta, beyond[1]])])
+    return jnp.stack([kappa, s]), along
+
+
+class Relevant(NamedTuple):
+    """What tells the relevant token: its spread and its shift along k*; the law of its place given k* . x of every
+    token (`first`: where the nodes have it); and whether each token is the relevant one in turn."""
+
+    spread: Any
+    shift: Any
+    place: Callable[[Any, Any], Any]
+    in_turn: bool
+
+
+@route("relevant token", name="shifted", task=SpikedSLR)
+def _shifted(c: Mapping[str, Any]) -> Relevant:
+    return Relevant(c["task.relevant_std"], jnp.sqrt(c["task.snr"]), lambda x, first: 1.0 * first, in_turn=False)
+
+
+@route("relevant token", name="tilted", task=MaxSLR)
+def _tilted(c: Mapping[str, Any]) -> Relevant:
+    def place(x: Any, first: Any) -> Any:
+        # an infinite snr is left out of the constants; its nodes have the largest chi* in the first token
+        return jax.nn.softmax(c["task.snr"] * x, axis=0) if "task.snr" in c else 1.0 * first
+
+    return Relevant(1.0, 0.0, place, in_turn=True)
 
 
 def root(square: Any) -> tuple[Any, Any]:
@@ -77,22 +110,28 @@ class Jacobian(NamedTuple):
 
 
 def jacobian(activation: type[Activation], constants: Mapping[str, Any], scores: Any) -> Jacobian:
-    r"""Return weights and derivatives at scores (tokens, nodes).
+    """Return weights and derivatives at scores (tokens, nodes)."""
+    return the("Jacobian of weights", activation=activation)(activation, constants, scores)
 
-    A normalised kernel has $D_{ml} = h_l\sigma_m(\delta_{ml} - \sigma_l)$, h the derivative of its logarithm, so that
-    its matrix is never formed.
+
+@route("Jacobian of weights", name="normalised", activation=KernelActivation)
+def _normalised_jacobian(activation: type[KernelActivation], constants: Mapping[str, Any], scores: Any) -> Jacobian:
+    r"""A normalised kernel has $D_{ml} = h_l\sigma_m(\delta_{ml} - \sigma_l)$, h the derivative of its logarithm, so
+    that its matrix is never formed.
     """
-    if issubclass(activation, KernelActivation):
-        log_kernel, h = jax.jvp(lambda x: activation.log_kernel(x, jnp), (scores,), (jnp.ones_like(scores),))
-        weights = jax.nn.softmax(log_kernel, axis=0)
-        hs = h * weights
-        return Jacobian(
-            weights,
-            hs * (1 - weights),
-            lambda w: hs * (w - _sum(weights * w)),
-            lambda w: hs**2 * ((1 - 2 * weights) * w + _sum(weights**2 * w)),
-        )
+    log_kernel, h = jax.jvp(lambda x: activation.log_kernel(x, jnp), (scores,), (jnp.ones_like(scores),))
+    weights = jax.nn.softmax(log_kernel, axis=0)
+    hs = h * weights
+    return Jacobian(
+        weights,
+        hs * (1 - weights),
+        lambda w: hs * (w - _sum(weights * w)),
+        lambda w: hs**2 * ((1 - 2 * weights) * w + _sum(weights**2 * w)),
+    )
 
+
+@route("Jacobian of weights", name="automatic", cost=GENERIC)
+def _automatic_jacobian(activation: type[Activation], constants: Mapping[str, Any], scores: Any) -> Jacobian:
     def one(scores: Any) -> Any:
         return activation.weights(scores, constants)
 
@@ -132,15 +171,12 @@ def location_rates(
     first = (jnp.arange(tokens) == 0)[:, None]
     scores = jnp.tensordot(given.score, coordinates, 1)
     x, y, z = jnp.tensordot(given.along, coordinates, 1)
-    if task is SpikedSLR:
-        spread, m = jnp.where(first, c["task.relevant_std"], 1.0), jnp.sqrt(c["task.snr"]) * first
-        scores, x, y, z = (spread * a for a in (scores, x, y, z))
-        scores, x, z = scores + m * seven[0], x + m, z + m * seven[2]
-        P, t = 1.0 * first, spread**2
-    else:
-        # an infinite snr is left out of the constants; its nodes have the largest chi* in the first token
-        P = jax.nn.softmax(c["task.snr"] * x, axis=0) if "task.snr" in c else 1.0 * first
-        t = jnp.ones((tokens, 1))
+    relevant = the("relevant token", task=task)(c)
+    P = relevant.place(x, first)
+    spread, m = jnp.where(first, relevant.spread, 1.0), relevant.shift * first
+    scores, x, y, z = (spread * a for a in (scores, x, y, z))
+    scores, x, z = scores + m * seven[0], x + m, z + m * seven[2]
+    t = spread**2
     sigma, diagonal, pull, squares = jacobian(activation, c, scores)
 
     f, f_var = _sum(sigma * z), Kzz * _sum(t * sigma**2)

@@ -23,7 +23,7 @@ from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.arrays import Array
 from needlepoint.tasks.single_location import SpikedSLR
 from needlepoint.theory.location.dynamics.accuracy import ACCURACY
-from needlepoint.theory.location.dynamics.descent import require_erf
+from needlepoint.theory.location.dynamics.descent import require_spheres
 from needlepoint.theory.location.dynamics.flow import predict_sgd_limit
 from needlepoint.theory.location.dynamics.starts import start_overlaps
 from needlepoint.theory.location.erf import closed_form as erf_closed_form
@@ -56,7 +56,8 @@ def predict_sgd(
     """
     if not model.unit_norm:
         return predict_sgd_limit(task, model, learner, options)
-    activation = require_erf(model, learner)
+    require_spheres(model, learner)
+    activation = model.activation
     learner.require_unit_starts()
     length, d = task.fixed_length, learner.d
     assert d is not None
@@ -84,7 +85,7 @@ def predict_sgd(
         history.append(np.asarray(state.five()))
         options.progress(done / learner.steps)
     paths = np.stack(history, axis=-1)  # (5, runs, records)
-    scales = scale_at(activation.scale or 0.0, learner.schedule, marks)
+    scales = scale_at(c["scale"], learner.schedule, marks)
     risk = np.asarray(_risks({**c, "scale": scales}, paths))
     final = model.replace(activation=activation.replace(scale=float(scales[-1])))
     ends = classify(task, final, paths[:, :, -1])

@@ -6,23 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 
 from needlepoint.channels.elementwise import constants as constants
-from needlepoint.core.overlaps import Overlaps
+from needlepoint.core.routes import route
+from needlepoint.models.activations import Erf
 from needlepoint.numerics.erf_moments import erf_mean, erf_square_mean
-from needlepoint.tasks.single_location import SpikedSLR
-
-
-def rounding(task: SpikedSLR, overlaps: Overlaps, value: float) -> float:
-    """Return the rounding error of eq:erf-risk, from the size of its terms: (m theta)^2, gamma^2, E[L-1] q_v and
-    E[(L-1)(L-2)] rho^2.
-    """
-    law = task.length_moments()
-    terms = (task.snr * overlaps.value_on_key**2 + task.relevant_std**2 + law["task.others"]) * max(
-        1.0, overlaps.value_sq
-    )
-    return 32 * np.finfo(float).eps * (abs(value) + terms + law["task.pairs"] * overlaps.key_dot_value**2)
+from needlepoint.theory.location.moments.weight_moments import rounding_of_shifted as rounding  # noqa: F401
 
 
 class WeightMoments(NamedTuple):
@@ -81,6 +70,7 @@ def excess_risk(c: Mapping[str, Any], overlaps: Sequence[Any]) -> Any:
     return label + relevant + c["task.others"] * others + c["task.pairs"] * mean_other**2
 
 
+@route("risk on spheres", activation=Erf, when=lambda model: model.unit_norm)
 def unit_excess_risk(c: Mapping[str, Any], five: Any) -> Any:
     """Return eq:erf-risk on the unit spheres, from (kappa, nu, theta, eta, rho)."""
     kappa, nu, theta, eta, rho = five

@@ -14,6 +14,7 @@ from needlepoint.channels.branches import ORACLE, swapped_point
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.overlaps import Overlaps, vectors_with_gram
+from needlepoint.core.routes import route, routes, the
 from needlepoint.core.text.jsonio import plain
 from needlepoint.models.activations import Erf
 from needlepoint.models.attention import KeyValueAttention
@@ -55,13 +56,22 @@ class FixedPoint:
 
 def _pure_erf(task: Any, model: Any) -> float:
     """Return the scale of a pure erf on unit spheres, the one model that this module covers; raise for others."""
-    ok = isinstance(task, SpikedSLR) and isinstance(model, KeyValueAttention) and model.unit_norm
-    activation = model.activation if ok else None
-    if not isinstance(activation, Erf) or not activation.odd:
+    if not routes("landscape", task=task, model=model):
         raise InvalidParameter(
             f"({task!r}, {model!r}): the landscape is known for SpikedSLR and "
             "KeyValueAttention(Erf(scale=...), unit_norm=True) without shift and offset."
         )
+    return the("landscape", task=task, model=model)(model.activation)
+
+
+@route(
+    "landscape",
+    task=SpikedSLR,
+    model=KeyValueAttention,
+    activation=Erf,
+    when=lambda model: model.unit_norm and model.activation.odd,
+)
+def _scale_of(activation: Erf) -> float:
     if activation.scale is None:
         raise InvalidParameter(f"{activation!r}: scale is None; the landscape needs its value.")
     return activation.scale

@@ -22,7 +22,6 @@ from needlepoint.core.options import PredictionOptions
 from needlepoint.core.results import Prediction, Progress
 from needlepoint.core.status import Status
 from needlepoint.learners import Population
-from needlepoint.models.activations import Erf
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.curves import Curves, Solver, padded, reshaped
@@ -39,7 +38,7 @@ from needlepoint.theory.location.population.statements import linear_optimum
 @rule("predict_curves", MaxSLR, KeyValueAttention, Population)
 def erf_curves(task: SingleLocation, model: KeyValueAttention, learner: Population) -> Solver | None:
     """Return `solve` for erf with free norms on the manifold (shift and offset may be free), otherwise None."""
-    erf = isinstance(model.activation, Erf) and model.activation.scale is not None
+    erf = Question(task, model).erf and "scale" not in model.free_constants()
     return solve if erf and not model.unit_norm and learner.within == "manifold" else None
 
 
@@ -94,11 +93,9 @@ class Batch:
         self.rules = {coarseness: self._winners(coarseness) for coarseness in (SCAN, SEARCH, FINAL)}
 
     def _winners(self, coarseness: float) -> Any:
-        """Return the winner's law for each question, arrays (questions, nodes); None for the spiked task."""
-        if self.task is SpikedSLR:
-            return None
+        """Return the winner's law for each question, arrays (questions, nodes); None where places are not tilted."""
         each = [q.elementwise_call(coarseness)[3] for q in self.questions]
-        return Winner(*map(np.stack, zip(*each, strict=True)))
+        return None if each[0] is None else Winner(*map(np.stack, zip(*each, strict=True)))
 
     def law(self, coarseness: float, index: Any = slice(None)) -> Any:
         """Return what the risk depends on besides key and free constants, a pytree of arrays with questions first."""
@@ -251,7 +248,7 @@ def _optima(batch: Batch, curves: Curves, tol: float, progress: Progress) -> lis
     far = np.array([end.point.scale for end in ends]) > 0.7 * batch.norms[index, -1]
     plain = ~(lower | far | (scanned[index] < value - ACCURACY.scanned * unit))
     points = [best_key.upright(batch.questions[i], end.point) for i, end in zip(index, ends, strict=True)]
-    levels = [FINAL] if batch.task is SpikedSLR else [FINAL, SEARCH, SCAN]
+    levels = [FINAL] if batch.rules[FINAL] is None else [FINAL, SEARCH, SCAN]
     forms = {level: batch.forms(level, index, points).T.tolist() for level in levels}
     answers: list[tuple[Question, End] | None] = [None] * len(batch.questions)
     for j, i in enumerate(index):

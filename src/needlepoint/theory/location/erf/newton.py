@@ -12,13 +12,13 @@ from needlepoint.models.activations import Erf
 from needlepoint.tasks.single_location import SingleLocation
 from needlepoint.theory.location.erf.accuracy import ACCURACY
 from needlepoint.theory.location.moments import weight_moments
-from needlepoint.theory.location.population import risk as population_risk
+from needlepoint.theory.location.moments.elementwise import elementwise_means
 
 
 def form(task: type[SingleLocation], law: Any, free: Any, key: Any, key_sq: Any) -> Any:
     """Return (A, B) of eq:value-form for erf at one key; `law` is (constants of the question, winner's law)."""
     numbers, winner = law
-    means = population_risk.elementwise_means(Erf, task, 0, winner, numbers, free, key, key_sq)
+    means = elementwise_means(Erf, task, 0, winner, numbers, free, key, key_sq)
     return weight_moments.on_manifold(numbers["label_var"], means)
 
 

@@ -17,7 +17,7 @@ from needlepoint.core.overlaps import FIVE, ODD, Overlaps
 from needlepoint.core.results import Prediction
 from needlepoint.core.status import Status
 from needlepoint.learners import Population
-from needlepoint.models.activations import Erf
+from needlepoint.models.activations import Activation
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.minimise import minimise
 from needlepoint.tasks.single_location import SpikedSLR
@@ -30,7 +30,6 @@ def best_on_sphere(
 ) -> Prediction:
     """Return the minimum of eq:erf-risk over unit vectors and the activation's free constants."""
     activation = model.activation
-    assert isinstance(activation, Erf)
     free = tuple(model.free_constants())
     # in units of the label's variance, so that the tolerances mean the same at every relevant_std
     c, unit = erf_closed_form.constants(task, model), task.relevant_std**2
@@ -119,7 +118,7 @@ def _starts(within: str, free: tuple[str, ...], task: SpikedSLR, seed: int) -> n
     return np.concatenate([constants(ACCURACY.random_starts), vectors], axis=1)
 
 
-def _canonical_sign(five: np.ndarray, activation: Erf) -> Overlaps:
+def _canonical_sign(five: np.ndarray, activation: Activation) -> Overlaps:
     """Return overlaps with a sign fixed: (k, v) -> (-k, -v) is a symmetry of a pure erf; the sum is made positive."""
     flip = -1.0 if activation.odd and five[:4].sum() < 0 else 1.0
     signs = [flip if name in ODD else 1.0 for name in FIVE]

@@ -8,14 +8,57 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from needlepoint.core.routes import ONE_DIMENSION, route, the
+from needlepoint.models.activations import Activation, Erf
 from needlepoint.numerics.erf_moments import shifted_erf_means
 from needlepoint.numerics.gaussian import trapezoid_rule
+from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.location.erf.closed_form import WeightMoments, weight_moments
 from needlepoint.theory.location.moments.accuracy import ACCURACY
 from needlepoint.theory.location.moments.place_race import Winner
 from needlepoint.theory.location.moments.weight_moments import MaxMoments, SpikedMoments
 
 Sigma = Callable[[Any], Any]
+
+
+def elementwise_means(
+    activation: type[Activation],
+    task: type[SingleLocation],
+    nodes: int,
+    winner: Winner | None,
+    c: dict[str, Any],
+    free: dict[str, Any],
+    key: Any,
+    key_sq: Any,
+) -> Any:
+    """Return the means of an element-wise activation; 0 nodes: the closed form of erf. `free` overrides constants, and
+    `winner` is the rule of eq:winner where the place depends on the fields."""
+    means = the("means of element-wise weights", task=task, activation=activation, nodes=nodes)
+    return means(activation, {**c, **free}, winner, key, key_sq, nodes)
+
+
+def _closed(nodes: int) -> bool:
+    return nodes == 0
+
+
+@route("means of element-wise weights", task=SpikedSLR, activation=Erf, when=_closed)
+def _spiked_erf(activation: type[Erf], c: Any, winner: None, key: Any, key_sq: Any, nodes: int) -> SpikedMoments:
+    return spiked_erf(c, key, key_sq)
+
+
+@route("means of element-wise weights", task=MaxSLR, activation=Erf, when=_closed)
+def _maximal_erf(activation: type[Erf], c: Any, winner: Winner, key: Any, key_sq: Any, nodes: int) -> MaxMoments:
+    return maximal_erf(c, winner, key, key_sq)
+
+
+@route("means of element-wise weights", name="quadrature", cost=ONE_DIMENSION, task=SpikedSLR, form="elementwise")
+def _spiked(activation: type[Activation], c: Any, winner: None, key: Any, key_sq: Any, nodes: int) -> SpikedMoments:
+    return spiked(lambda scores: activation.weights(scores, c), c, key, key_sq, nodes)
+
+
+@route("means of element-wise weights", name="quadrature", cost=ONE_DIMENSION, task=MaxSLR, form="elementwise")
+def _maximal(activation: type[Activation], c: Any, winner: Winner, key: Any, key_sq: Any, nodes: int) -> MaxMoments:
+    return maximal(lambda scores: activation.weights(scores, c), c, winner, key, key_sq, nodes)
 
 
 def spiked(sigma: Sigma, law: Mapping[str, Any], key: Any, key_sq: Any, nodes: int) -> SpikedMoments:

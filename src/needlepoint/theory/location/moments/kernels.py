@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy import special
 
+from needlepoint.core.routes import TABLES, route
 from needlepoint.numerics.gaussian import lattice
 from needlepoint.tasks.single_location import MaxSLR, SpikedSLR
 from needlepoint.theory.location.moments import place_race
@@ -23,8 +24,9 @@ REACH = place_race.REACH
 LogKernel = Callable[[np.ndarray], np.ndarray]
 
 
+@route("means of kernels", name="shifted", cost=TABLES, task=SpikedSLR)
 def spiked(
-    task: SpikedSLR, log_kernel: LogKernel, key: float, key_sq: float, coarseness: float = 1.0
+    task: SpikedSLR, log_kernel: LogKernel, key: float, key_sq: float, coarseness: float = 1.0, rest: bool = True
 ) -> SpikedMoments | None:
     """eq:kernel-risk. Return the seven means over the law of lengths; None where the kernel is too steep for tables."""
     norm, spread_sq = math.sqrt(key_sq), task.label_var * key_sq
@@ -143,6 +145,7 @@ def _spiked_at_length(length: int, du: np.ndarray, r: np.ndarray, p: np.ndarray)
     )
 
 
+@route("means of kernels", name="tilted", cost=TABLES, task=MaxSLR)
 def maximal(
     task: MaxSLR, log_kernel: LogKernel, key: float, key_sq: float, coarseness: float = 1.0, rest: bool = True
 ) -> MaxMoments | None:

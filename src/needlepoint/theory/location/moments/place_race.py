@@ -17,7 +17,7 @@ from scipy import special
 
 from needlepoint.numerics.arrays import Array
 from needlepoint.numerics.gaussian import lattice, trapezoid_rule
-from needlepoint.tasks.single_location import MaxSLR
+from needlepoint.tasks.single_location import SingleLocation
 from needlepoint.theory.location.moments.accuracy import ACCURACY
 
 REACH = 9.5
@@ -104,9 +104,9 @@ def winner_density(law: tuple[tuple[int, float], ...], snr: float, step: float) 
     return x, _phi(x) * sum(p * n * (np.exp((n - 1) * slower) @ w) for n, p in law)
 
 
-def winner_rule(task: MaxSLR, refine: int = 1) -> tuple[np.ndarray, np.ndarray]:
+def winner_rule(task: SingleLocation, refine: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Return nodes and weights (with sum 1) of a quadrature rule for the law of chi*_J; `refine` divides its step."""
-    return _winner_rule(task.length_law, task.snr, refine)
+    return _winner_rule(task.length_law, task.tilt, refine)
 
 
 @functools.lru_cache(maxsize=256)
@@ -134,9 +134,9 @@ class Winner(NamedTuple):
     bend: Array
 
 
-def winner_law(task: MaxSLR, refine: int = 1) -> Winner:
+def winner_law(task: SingleLocation, refine: int = 1) -> Winner:
     """Return the law of chi*_J as a quadrature rule and as tabulated functions; `refine` divides the rule's step."""
-    return Winner(*winner_rule(task, refine), *_winner_table(task.length_law, task.snr))
+    return Winner(*winner_rule(task, refine), *_winner_table(task.length_law, task.tilt))
 
 
 @functools.lru_cache(maxsize=256)

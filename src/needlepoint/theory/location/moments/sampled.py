@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,13 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from needlepoint.core.errors import NoTheory
+from needlepoint.core.routes import SAMPLED, route, the
 from needlepoint.models.activations import Activation
 from needlepoint.numerics.gaussian import sobol_normals
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.location.moments.accuracy import ACCURACY
-from needlepoint.theory.location.moments.weight_moments import MaxMoments, Moments, SpikedMoments, moments_type
+from needlepoint.theory.location.moments.weight_moments import MaxMoments, Moments, SpikedMoments
 
 
+@route("sampled means", name="shifted", cost=SAMPLED, task=SpikedSLR)
 @functools.partial(jax.jit, static_argnums=0)
 def _spiked(activation: type[Activation], c: dict[str, Any], key: Any, norm: Any, normals: Any) -> SpikedMoments:
     """Return the seven means of eq:field-risk over these points, with the first token relevant."""
@@ -38,6 +41,7 @@ def _spiked(activation: type[Activation], c: dict[str, Any], key: Any, norm: Any
     return SpikedMoments(*map(jnp.mean, samples))
 
 
+@route("sampled means", name="tilted", cost=SAMPLED, task=MaxSLR)
 @functools.partial(jax.jit, static_argnums=0)
 def _maximal(activation: type[Activation], c: dict[str, Any], key: Any, norm: Any, normals: Any) -> MaxMoments:
     """Return the five means of eq:max-risk over these points, summed over the place with its probabilities."""
@@ -71,15 +75,18 @@ def scrambles(
     seed: int = 0,
 ) -> list[Moments]:
     """Return the means by each of `count` independent scramblings of 2**log2_points points, as a list."""
-    totals = np.zeros((count, len(moments_type(task)._fields)))
+    totals: list[Any] = [None] * count
+    kernel = the("sampled means", task=task)
     for length, probability in task.length_law:
         for i, normals in enumerate(_normals(task, length, log2_points, count, seed)):
-            totals[i] += probability * _one(task, activation, c, key, key_sq, normals)
-    return [moments_type(task)(*map(float, row)) for row in totals]
+            found = _one(kernel, activation, c, key, key_sq, normals)
+            before = totals[i] or [0.0] * len(found)
+            totals[i] = type(found)(*(a + probability * x for a, x in zip(before, found, strict=True)))
+    return [type(row)(*map(float, row)) for row in totals]
 
 
 def _normals(task: SingleLocation, length: int, log2_points: int, count: int, seed: int) -> np.ndarray:
-    dimension = length * (2 if isinstance(task, MaxSLR) else 1)
+    dimension = length * (2 if task.tilted else 1)  # where places depend on it, the teacher's scores too
     if dimension > ACCURACY.largest_dimension:
         raise NoTheory(
             f"no quasi-Monte-Carlo rule for {length} tokens; it goes up to "
@@ -93,12 +100,16 @@ _cached_normals = functools.lru_cache(maxsize=8)(sobol_normals)
 
 
 def _one(
-    task: SingleLocation, activation: type[Activation], c: dict[str, Any], key: float, key_sq: float, block: np.ndarray
-) -> np.ndarray:
-    """Return the means over one scrambling, (moments,), in equal chunks that fit into memory."""
+    kernel: Callable[..., Moments],
+    activation: type[Activation],
+    c: dict[str, Any],
+    key: float,
+    key_sq: float,
+    block: np.ndarray,
+) -> Moments:
+    """Return the means over one scrambling, in equal chunks that fit into memory."""
     pieces = 1
     while block.size > pieces * ACCURACY.chunk and pieces < len(block):
         pieces *= 2
-    kernel = _spiked if isinstance(task, SpikedSLR) else _maximal
     means = [kernel(activation, c, key, np.sqrt(key_sq), part) for part in np.split(block, pieces)]
-    return np.mean([[float(x) for x in m] for m in means], axis=0)
+    return type(means[0])(*np.mean([[float(x) for x in m] for m in means], axis=0))

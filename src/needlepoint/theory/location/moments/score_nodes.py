@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from needlepoint.core.errors import NoTheory
-from needlepoint.models.activations import KernelActivation, Softmax
+from needlepoint.models.activations import Activation
 from needlepoint.numerics.gaussian import first_largest, legendre_rule, sobol_normals, trapezoid_rule
-from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
+from needlepoint.tasks.single_location import SingleLocation
 from needlepoint.theory.location.moments.accuracy import ACCURACY
 
 SCRAMBLES = 16
@@ -40,22 +40,22 @@ class Rules(NamedTuple):
     sampled: bool
 
 
-def score_rules(task: SingleLocation, activation: type, length: int, seed: int, on_manifold: bool = False) -> Rules:
+def score_rules(
+    task: SingleLocation, activation: type[Activation], length: int, seed: int, on_manifold: bool = False
+) -> Rules:
     """Return the rules for sequences of one length; if `on_manifold`, fewer nodes are enough (eq:score-product)."""
-    spread = task.relevant_std if isinstance(task, SpikedSLR) else 1.0
-    snr = task.snr if isinstance(task, MaxSLR) else 0.0
-    return _score_rules(type(task), activation, length, spread, snr, seed, on_manifold)
+    width = 2 if task.tilted else 1  # where places depend on the teacher's scores, these are coordinates too
+    return _score_rules(width, activation, length, task.relevant_spread, task.tilt, seed, on_manifold)
 
 
 @functools.lru_cache(maxsize=16)
 def _score_rules(
-    task: type[SingleLocation], activation: type, length: int, spread: float, snr: float, seed: int, on_manifold: bool
+    width: int, activation: type[Activation], length: int, spread: float, snr: float, seed: int, on_manifold: bool
 ) -> Rules:
-    width = 1 if task is SpikedSLR else 2
-    shifts = width if issubclass(activation, Softmax) else 0
+    shifts = width if activation.differences else 0
     lines = width * length - shifts
     usual = (math.isinf(snr) and length == 2 and shifts > 0) or snr <= ACCURACY.sharp or length == 1
-    if issubclass(activation, KernelActivation) and usual and lines <= max(_NODES):
+    if activation.smooth and usual and lines <= max(_NODES):
         nodes = _NODES[max(lines, 1)]
         half = math.isinf(snr) and length > 1
         shift = None if not shifts else _HERMITE[1 if on_manifold else 3]

@@ -20,9 +20,9 @@ from needlepoint.numerics.minimise import Minimum, minimise, newton
 from needlepoint.tasks.single_location import SingleLocation
 from needlepoint.theory.location.erf import newton as erf_newton
 from needlepoint.theory.location.moments import weight_moments
+from needlepoint.theory.location.moments.elementwise import elementwise_means
 from needlepoint.theory.location.moments.place_race import Winner
 from needlepoint.theory.location.population import infima
-from needlepoint.theory.location.population import risk as population_risk
 from needlepoint.theory.location.population.accuracy import ACCURACY
 from needlepoint.theory.location.population.first_keys import Scanned, count_of, norms, scan, zero_constants
 from needlepoint.theory.location.population.risk_at_a_key import FINAL, SCAN, SEARCH, Point, Question
@@ -256,7 +256,7 @@ def _with_slope(
         free = {n: start["constants"][i] + start["unit"][i] * x[i + 1] for i, n in enumerate(names)}
         scale = start["scale"] * jnp.exp(x[0])
         args = (activation, task, nodes, winner, c, free, scale * start["alignment"], scale**2)
-        A, B = weight_moments.on_manifold(start["label_var"], population_risk.elementwise_means(*args))
+        A, B = weight_moments.on_manifold(start["label_var"], elementwise_means(*args))
         return start["label_var"] - A * A / B
 
     return jax.value_and_grad(value)(x)

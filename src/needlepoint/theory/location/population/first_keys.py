@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from needlepoint.core.results import Progress, silent
-from needlepoint.models.activations import KernelActivation
-from needlepoint.tasks.single_location import SpikedSLR
+from needlepoint.core.routes import GENERIC, route, the
+from needlepoint.models.activations import Erf, KernelActivation
 from needlepoint.theory.location.population.accuracy import ACCURACY
 from needlepoint.theory.location.population.risk_at_a_key import SCAN, SEARCH, Point, Question
 
@@ -20,17 +20,24 @@ _SCALES = np.geomspace(0.01, 100.0, 17)
 
 
 def alignments(question: Question) -> tuple[float, ...]:
-    """Return the cosines with k* to scan.
-
-    An increasing kernel weighs the relevant token most when k points along k*. With free shift and offset, keys along
-    k* and against it are equivalent, because the signs of shift and offset can follow.
-    """
-    if issubclass(question.activation, KernelActivation) and not question.model.unit_norm:
-        log_kernel = question.activation.log_kernel(np.linspace(-40.0, 40.0, 801), np)
-        if np.all(np.diff(log_kernel) >= 0):
-            return (1.0,)
+    """Return the cosines with k* to scan."""
     if question.model.unit_norm:
         return tuple(np.cos(np.linspace(0.0, np.pi, 25)).tolist())
+    return the("cosines of keys", activation=question.activation)(question)
+
+
+@route("cosines of keys", name="kernel", activation=KernelActivation)
+def _kernel_alignments(question: Question) -> tuple[float, ...]:
+    """Return 1 for an increasing kernel, which weighs the relevant token most when k points along k*."""
+    kernel: Any = question.activation
+    log_kernel = kernel.log_kernel(np.linspace(-40.0, 40.0, 801), np)
+    return (1.0,) if np.all(np.diff(log_kernel) >= 0) else ACCURACY.alignments
+
+
+@route("cosines of keys", name="any", cost=GENERIC)
+def _any_alignments(question: Question) -> tuple[float, ...]:
+    """Return both signs where a shift is free. With free shift and offset, keys along k* and against it are equivalent,
+    because the signs of shift and offset can follow."""
     if "shift" in question.free:
         return (1.0,) if "offset" in question.free else (1.0, -1.0)
     return ACCURACY.alignments
@@ -40,20 +47,27 @@ def norms(question: Question, count: int = 0) -> np.ndarray:
     """Return the key norms to scan, (norms,); for erf at least `count` of them."""
     if question.model.unit_norm:
         return np.ones(1)
-    if question.erf:
-        return _erf_norms(question, count)
-    if question.model.activation.form == "elementwise":
-        return np.geomspace(1e-5, 1e4, 84)
+    return the("norms of keys", activation=question.activation)(question, count)
+
+
+@route("norms of keys", name="elementwise", form="elementwise")
+def _elementwise_norms(question: Question, count: int) -> np.ndarray:
+    return np.geomspace(1e-5, 1e4, 84)
+
+
+@route("norms of keys", name="any", cost=GENERIC)
+def _any_norms(question: Question, count: int) -> np.ndarray:
     return np.geomspace(3e-3, 300.0, 21)
 
 
 def score_law(question: Question) -> tuple[float, float]:
     """Return mean and standard deviation of the score of the relevant token, for the key k = k*."""
-    if isinstance(question.task, SpikedSLR):
-        return math.sqrt(question.task.snr), question.task.relevant_std
-    return math.sqrt(2 * math.log(question.task.longest)), 1.0  # of the largest of many, if the place is sharp
+    if question.task.tilted:
+        return math.sqrt(2 * math.log(question.task.longest)), 1.0  # of the largest of many, if the place is sharp
+    return math.sqrt(question.task.shift_sq), question.task.relevant_spread
 
 
+@route("norms of keys", name="erf", activation=Erf)
 def _erf_norms(question: Question, count: int) -> np.ndarray:
     """Return norms (norms,) between which log |k| and every argument u of erf in the risk (eq:erf-mean) change little.
 
@@ -182,8 +196,11 @@ def scan(question: Question, grid: np.ndarray, progress: Progress = silent) -> S
     """Return the lowest point at each norm over cosines and constants, with coarse tables, in the order of the grid;
     keys with a positive and with a negative cosine count separately.
     """
-    if question.model.activation.form != "elementwise":
-        return _scan_in_turn(question, grid, progress)
+    return the("scan of keys", activation=question.activation)(question, grid, progress)
+
+
+@route("scan of keys", name="at once", form="elementwise")
+def _scan_at_once(question: Question, grid: np.ndarray, progress: Progress) -> Scanned:
     chosen, cosines = constants(question, grid), np.array(alignments(question))
     free, key, norm = spread_out(grid, cosines, chosen)
     values, offsets = least_risks(
@@ -219,6 +236,7 @@ def lowest_of(
     return lowest
 
 
+@route("scan of keys", name="in turn", cost=GENERIC)
 def _scan_in_turn(question: Question, grid: np.ndarray, progress: Progress) -> Scanned:
     """Scan norm by norm: tables of steep kernels grow with the norm, so stop once the risk has been rising."""
     lowest: Scanned = []
@@ -233,7 +251,7 @@ def _scan_in_turn(question: Question, grid: np.ndarray, progress: Progress) -> S
             if side:
                 lowest.append(min(side, key=lambda pair: pair[0]))
         best = min(lowest, key=lambda pair: pair[0])[1] if lowest else None
-        steep = issubclass(question.activation, KernelActivation) and s > 4
+        steep = question.tabled and s > 4
         if steep and best is not None and i >= best.index + 3:
             break
     return lowest

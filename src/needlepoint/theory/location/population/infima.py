@@ -9,7 +9,8 @@ import numpy as np
 from scipy import special
 
 from needlepoint.core.estimates import Estimate
-from needlepoint.models.activations import KernelActivation
+from needlepoint.core.routes import GENERIC, route, the
+from needlepoint.models.activations import Erf, KernelActivation
 from needlepoint.tasks.single_location import MaxSLR, SpikedSLR
 from needlepoint.theory.location.moments import place_race
 from needlepoint.theory.location.population.accuracy import ACCURACY
@@ -35,15 +36,26 @@ def limits(question: Question, lowest: Scanned, largest: float) -> list[Limit]:
 
     On unit spheres a free scale plays the role of the norm.
     """
-    if question.erf:
-        sphere, free = question.model.unit_norm, "scale" in question.free
-        small = _constant(question) if sphere else _linear(question, lowest)
-        found = [small, *(_step(question, sign, largest) for sign in (1.0, -1.0))] if free or not sphere else []
-        return [limit for limit in found if limit is not None]
-    if issubclass(question.activation, KernelActivation) and not question.model.unit_norm:
-        limit = _steepest(question, lowest)
-        return [] if limit is None else [limit]
+    return the("limits of the risk", activation=question.activation)(question, lowest, largest)
+
+
+@route("limits of the risk", name="none", cost=GENERIC)
+def _no_limits(question: Question, lowest: Scanned, largest: float) -> list[Limit]:
     return []
+
+
+@route("limits of the risk", name="erf", activation=Erf)
+def _erf_limits(question: Question, lowest: Scanned, largest: float) -> list[Limit]:
+    sphere, free = question.model.unit_norm, "scale" in question.free
+    small = _constant(question) if sphere else _linear(question, lowest)
+    found = [small, *(_step(question, sign, largest) for sign in (1.0, -1.0))] if free or not sphere else []
+    return [limit for limit in found if limit is not None]
+
+
+@route("limits of the risk", name="kernel", activation=KernelActivation)
+def _kernel_limits(question: Question, lowest: Scanned, largest: float) -> list[Limit]:
+    limit = None if question.model.unit_norm else _steepest(question, lowest)
+    return [] if limit is None else [limit]
 
 
 def _constant(question: Question) -> Limit:
@@ -69,20 +81,28 @@ def _linear(question: Question, lowest: Scanned) -> Limit | None:
     if "offset" in free or ("shift" in free and abs(c["offset"]) < 1):
         excess = linear_optimum(task)[0]
     elif "shift" not in free and abs(c["offset"] + special.erf(c["shift"])) <= 2 * EPS * abs(c["offset"]):
-        G, n = task.label_var, task.length_moments()["task.others"]
-        if isinstance(task, SpikedSLR):
-            value = G * (G * G + n) / (G * (task.snr + G) + n)
-            excess = Estimate(value, 16 * EPS * value)
-        else:
-            assert isinstance(task, MaxSLR)
-            x, w = place_race.winner_rule(task)
-            excess = Estimate(1 - float(w @ x) ** 2 / (n + 1), 64 * EPS + place_race.TAIL * task.longest)
+        excess = the("risk of plain scores", task=task)(task)
     else:
         return None
     points = [p for _, p in lowest if p.index == 0]
     if not points:
         return None
     return Limit(excess, points[0], "0, with the value growing: erf is linear there")
+
+
+@route("risk of plain scores", name="shifted", task=SpikedSLR)
+def _plain_shifted(task: SpikedSLR) -> Estimate:
+    r"""eq:erf-linear. Return the least risk of weights that are proportional to the score."""
+    G, n = task.label_var, task.length_moments()["task.others"]
+    value = G * (G * G + n) / (G * (task.snr + G) + n)
+    return Estimate(value, 16 * EPS * value)
+
+
+@route("risk of plain scores", name="tilted", task=MaxSLR)
+def _plain_tilted(task: MaxSLR) -> Estimate:
+    x, w = place_race.winner_rule(task)
+    n = task.length_moments()["task.others"]
+    return Estimate(1 - float(w @ x) ** 2 / (n + 1), 64 * EPS + place_race.TAIL * task.longest)
 
 
 def _step(question: Question, sign: float, largest: float) -> Limit:

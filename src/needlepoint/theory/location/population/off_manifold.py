@@ -13,7 +13,6 @@ from needlepoint.core.estimates import Estimate
 from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.results import Progress, silent
 from needlepoint.core.status import Status
-from needlepoint.models.activations import KernelActivation
 from needlepoint.numerics.minimise import newton
 from needlepoint.theory.location.moments import weight_moments
 from needlepoint.theory.location.population.best_key import (
@@ -127,7 +126,7 @@ def best_of_all(question: Question, manifold: Best, tol: float, seed: int, progr
     ranked = sorted((value(x), i) for i, x in enumerate(starts[1:], start=1))
     chosen = [starts[i] for i in (0, *(i for _, i in ranked[:STARTS]))]
     # kernel tables for k along k* and beside it have different errors, which must not be taken for a slope
-    kind = "rough" if issubclass(question.activation, KernelActivation) else question.kind
+    kind = "rough" if question.tabled else question.kind
     tol = max(tol, LEAST_TOLERANCE[kind])
     ends = []
     for i, x in enumerate(chosen):

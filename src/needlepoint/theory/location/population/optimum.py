@@ -14,6 +14,7 @@ from needlepoint.core.estimates import Estimate
 from needlepoint.core.options import PredictionOptions
 from needlepoint.core.overlaps import Overlaps
 from needlepoint.core.results import Prediction
+from needlepoint.core.routes import GENERIC, route, routes, the
 from needlepoint.core.status import Status
 from needlepoint.learners import Population
 from needlepoint.models.activations import Erf, Linear, Softmax
@@ -58,19 +59,34 @@ def predict_population(
     task: SingleLocation, model: KeyValueAttention, learner: Population, options: PredictionOptions
 ) -> Prediction:
     """Return the minimum of the risk over key, value and the free constants of the activation."""
-    activation = model.activation
-    if isinstance(activation, Erf) and activation.scale is None and not model.unit_norm:
+    if getattr(model.activation, "scale", 1.0) is None and not model.unit_norm:
         raise InvalidParameter(
             f"{model!r}: scale=None needs unit_norm=True (with free norms the key's norm is the scale); "
             "give scale=1.0 or unit_norm=True."
         )
-    if model.unit_norm and isinstance(activation, Erf) and isinstance(task, SpikedSLR):
-        return best_on_sphere(task, model, learner, options)
-    if not model.unit_norm and isinstance(activation, Softmax) and task.label_var == 1.0:
-        return _softmax(task, model, learner, options)
-    if not model.unit_norm and isinstance(activation, Linear) and learner.within == "manifold":
-        excess, overlaps = linear_optimum(task)
-        return _at(task, model, learner, options, overlaps, excess)
+    return the("optimum", task=task, model=model, within=learner.within)(task, model, learner, options)
+
+
+route("optimum", name="spheres", task=SpikedSLR, activation=Erf, when=lambda model: model.unit_norm)(best_on_sphere)
+
+
+@route(
+    "optimum",
+    name="linear",
+    activation=Linear,
+    when=lambda model, within: not model.unit_norm and within == "manifold",
+)
+def _linear(
+    task: SingleLocation, model: KeyValueAttention, learner: Population, options: PredictionOptions
+) -> Prediction:
+    excess, overlaps = linear_optimum(task)
+    return _at(task, model, learner, options, overlaps, excess)
+
+
+@route("optimum", name="search", cost=GENERIC)
+def _search(
+    task: SingleLocation, model: KeyValueAttention, learner: Population, options: PredictionOptions
+) -> Prediction:
     question = Question(task, model)
     everywhere, tol = learner.within == "all", options.tol or TOLERANCE
     best = best_on_manifold(question, tol, lambda done: options.progress(done * (0.3 if everywhere else 1.0)))
@@ -79,6 +95,12 @@ def predict_population(
     return searched(task, model, learner, options, best)
 
 
+@route(
+    "optimum",
+    name="posterior mean",
+    activation=Softmax,
+    when=lambda task, model: not model.unit_norm and task.label_var == 1.0,
+)
 def _softmax(
     task: SingleLocation, model: KeyValueAttention, learner: Population, options: PredictionOptions
 ) -> Prediction:
@@ -106,7 +128,7 @@ def searched(
     """Return the prediction from a search; where its means were sampled, the risk is estimated anew on fresh points."""
     resolved = model.replace(activation=model.activation.replace(**best.constants)) if best.constants else model
     status, excess = best.status, best.excess
-    if model.activation.form == "general" and excess.finite:
+    if Question(task, model).sampled and excess.finite:
         fresh = population_risk.qmc(task, resolved, best.overlaps, seed=options.seed + 1)
         excess = Estimate(fresh.value, fresh.error + best.value_error)
         if options.tol is not None and status is Status.CONVERGED and excess.error > options.tol:
@@ -178,7 +200,8 @@ def key_landscape(task: SingleLocation, model: KeyValueAttention, alignment: Arr
     alignment, scale = np.atleast_1d(np.asarray(alignment, float)), np.atleast_1d(np.asarray(scale, float))
     if not np.all(np.abs(alignment) <= 1) or not np.all((scale >= 0) & np.isfinite(scale)):
         raise InvalidParameter("key_landscape: alignment must be from -1 to 1 and scale >= 0 and finite.")
-    if not isinstance(task, (SpikedSLR, MaxSLR)) or not isinstance(model, KeyValueAttention) or model.free_constants():
+    described = routes("sampled means", task=task) and isinstance(model, KeyValueAttention)
+    if not described or model.free_constants():
         raise InvalidParameter(
             f"key_landscape({task!r}, {model!r}): give SpikedSLR or MaxSLR and attention without free constants."
         )

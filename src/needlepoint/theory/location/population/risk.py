@@ -15,6 +15,7 @@ from needlepoint.core.dispatch import check_part, check_untraced
 from needlepoint.core.errors import InvalidParameter, NoTheory, UnknownName, shown
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.overlaps import FieldOverlaps, Overlaps, as_matrices, flat_overlaps, result_names
+from needlepoint.core.routes import GENERIC, ONE_DIMENSION, SAMPLED, TABLES, route, routes, the
 from needlepoint.core.specs import Spec
 from needlepoint.losses import Square
 from needlepoint.models.activations import Activation, Erf, KernelActivation
@@ -26,15 +27,13 @@ from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
 from needlepoint.theory.fields.declared import check_declarations
 from needlepoint.theory.fields.population import risks
 from needlepoint.theory.location.erf import closed_form as erf_closed_form
-from needlepoint.theory.location.moments import elementwise as elementwise_moments
-from needlepoint.theory.location.moments import kernels as kernel_moments
+from needlepoint.theory.location.moments import kernels as kernels  # its routes
 from needlepoint.theory.location.moments import sampled as sampled_moments
 from needlepoint.theory.location.moments import weight_moments
+from needlepoint.theory.location.moments.elementwise import elementwise_means
 from needlepoint.theory.location.moments.place_race import winner_law
 from needlepoint.theory.location.moments.weight_moments import Moments
 from needlepoint.theory.location.population.accuracy import ACCURACY
-
-Route = Callable[[Any, KeyValueAttention, Overlaps], Estimate]
 
 
 @float64
@@ -68,16 +67,27 @@ def excess_risk(task: Spec, model: Spec, overlaps: Overlaps | FieldOverlaps, met
         raise InvalidParameter(
             f"population_risk(overlaps={shown(overlaps)}): write it as Overlaps(key=..., value=...)."
         )
-    if not isinstance(task, SequenceTask) or not isinstance(model, FieldModel):
+    available = {one.name: one.function for one in routes("excess risk", task=task, model=model)}
+    if not available:
         raise NoTheory(
             f"no population risk for ({type(task).__name__}, {type(model).__name__}); "
             "the nearest are (SpikedSLR, KeyValueAttention) and (MaxSLR, KeyValueAttention)."
         )
-    if not isinstance(task, (SpikedSLR, MaxSLR)) or not isinstance(model, KeyValueAttention):
-        if method not in (None, "fields"):
-            raise UnknownName(f"method for {type(task).__name__}", method, ["fields"])
-        check_declarations(task, model, Square())
-        return by_fields(task, model, overlaps)
+    known = len(available) > 1  # routes for this task and model alone
+    if method is not None and method not in available:
+        raise UnknownName(f"method for {type(model.activation if known else task).__name__}", method, available)
+    asked = _asked if known else _declared
+    return available[method or next(iter(available))](task, model, asked(task, model, overlaps))
+
+
+def _declared(task: SequenceTask, model: FieldModel, overlaps: Overlaps | FieldOverlaps) -> Overlaps | FieldOverlaps:
+    """Return the overlaps after a check of what the user's task and model declare."""
+    check_declarations(task, model, Square())
+    return overlaps
+
+
+def _asked(task: SingleLocation, model: KeyValueAttention, overlaps: Overlaps | FieldOverlaps) -> Overlaps:
+    """Return the seven overlaps, checked against the model."""
     if model.free_constants():
         name = model.free_constants()[0]
         raise InvalidParameter(
@@ -90,39 +100,14 @@ def excess_risk(task: Spec, model: Spec, overlaps: Overlaps | FieldOverlaps, met
         overlaps = Overlaps(**dict(zip(names, flat_overlaps(M, Q), strict=True)))
     if model.unit_norm and not overlaps.unit:
         raise InvalidParameter(f"{overlaps!r}: key_sq and value_sq must be 1 for a model with unit_norm=True.")
-    available = routes(task, model)
-    if method is not None and method not in available:
-        raise UnknownName(f"method for {type(model.activation).__name__}", method, available)
-    return available[method or next(iter(available))](task, model, overlaps)
+    return overlaps
 
 
-def routes(task: SingleLocation, model: KeyValueAttention) -> dict[str, Route]:
-    """Return the routes that apply, by name, the preferred one first."""
-    table: dict[str, Route] = {}
-    spiked = isinstance(task, SpikedSLR)
-    if isinstance(model.activation, Erf):
-        table["closed"] = _closed if spiked else functools.partial(_max_elementwise, 0)
-    if model.activation.form == "elementwise":
-        table["elementwise"] = _elementwise if spiked else functools.partial(_max_elementwise, ACCURACY.nodes[0])
-    if isinstance(model.activation, KernelActivation):
-        table["kernel"] = _kernel
-    table["qmc"] = qmc
-    table["fields"] = by_fields
-    return table
-
-
+@route("excess risk", name="fields", cost=GENERIC, task=SequenceTask, model=FieldModel)
 def by_fields(task: SequenceTask, model: FieldModel, overlaps: Overlaps | FieldOverlaps) -> Estimate:
     """Return the excess risk by the law of all fields, which serves every task and model."""
     M, Q = as_matrices(overlaps, model.labels, task.teachers)
     return risks(task, model, Square(), M, Q).risk - (noise_var_of(task) or 0.0)
-
-
-def rounding(task: SingleLocation, overlaps: Overlaps, value: float, moments: Moments | None = None) -> float:
-    """Return the rounding error of a risk, from the size of the terms that it is the sum of."""
-    if isinstance(task, SpikedSLR):
-        return erf_closed_form.rounding(task, overlaps, value)
-    squares = moments.weights_sq if isinstance(moments, weight_moments.MaxMoments) else task.longest
-    return 32 * np.finfo(float).eps * (abs(value) + 1 + overlaps.value_sq * float(squares))
 
 
 def _seven(overlaps: Overlaps) -> tuple[Any, ...]:
@@ -152,6 +137,7 @@ def _refined(values: Callable[[int], tuple[float, float]], levels: Sequence[int]
 _closed_kernel = jax.jit(erf_closed_form.excess_risk)
 
 
+@route("excess risk", task=SpikedSLR, model=KeyValueAttention, activation=Erf)
 def _closed(task: SpikedSLR, model: KeyValueAttention, overlaps: Overlaps) -> Estimate:
     value = float(_closed_kernel(elementwise.constants(task, model), _seven(overlaps)))
     return Estimate(value, erf_closed_form.rounding(task, overlaps, value))
@@ -162,6 +148,9 @@ def _elementwise_kernel(activation: type[Activation], c: dict[str, Any], overlap
     return elementwise.excess_risk(lambda scores: activation.weights(scores, c), c, overlaps, nodes)
 
 
+@route(
+    "excess risk", name="elementwise", cost=ONE_DIMENSION, task=SpikedSLR, model=KeyValueAttention, form="elementwise"
+)
 def _elementwise(task: SpikedSLR, model: KeyValueAttention, overlaps: Overlaps) -> Estimate:
     c, o = elementwise.constants(task, model), _seven(overlaps)
 
@@ -172,7 +161,17 @@ def _elementwise(task: SpikedSLR, model: KeyValueAttention, overlaps: Overlaps) 
     return _refined(at, ACCURACY.nodes)
 
 
-def _max_elementwise(nodes: int, task: MaxSLR, model: KeyValueAttention, overlaps: Overlaps) -> Estimate:
+@route("excess risk", task=MaxSLR, model=KeyValueAttention, activation=Erf)
+def _max_closed(task: MaxSLR, model: KeyValueAttention, overlaps: Overlaps) -> Estimate:
+    return _by_winner(0, task, model, overlaps)
+
+
+@route("excess risk", name="elementwise", cost=ONE_DIMENSION, task=MaxSLR, model=KeyValueAttention, form="elementwise")
+def _max_elementwise(task: MaxSLR, model: KeyValueAttention, overlaps: Overlaps) -> Estimate:
+    return _by_winner(ACCURACY.nodes[0], task, model, overlaps)
+
+
+def _by_winner(nodes: int, task: MaxSLR, model: KeyValueAttention, overlaps: Overlaps) -> Estimate:
     """Return the risk of the max task; `nodes = 0` stands for the closed form of erf."""
     c = elementwise.constants(task, model)
 
@@ -182,34 +181,9 @@ def _max_elementwise(nodes: int, task: MaxSLR, model: KeyValueAttention, overlap
             type(model.activation), MaxSLR, nodes * refine, rule, c, {}, overlaps.key, overlaps.key_sq
         )
         value = float(weight_moments.excess_risk(task, moments, overlaps))
-        return value, rounding(task, overlaps, value, moments)
+        return value, weight_moments.rounding(task, overlaps, value, moments)
 
     return _refined(at, ACCURACY.refine)
-
-
-def elementwise_means(
-    activation: type[Activation],
-    task: type[SingleLocation],
-    nodes: int,
-    winner: Any,
-    c: dict[str, Any],
-    free: dict[str, Any],
-    key: Any,
-    key_sq: Any,
-) -> Any:
-    """Return the means of an element-wise activation; 0 nodes: the closed form of erf. `free` overrides constants."""
-    c = {**c, **free}
-    if nodes == 0:
-        if task is SpikedSLR:
-            return elementwise_moments.spiked_erf(c, key, key_sq)
-        return elementwise_moments.maximal_erf(c, winner, key, key_sq)
-
-    def sigma(scores: Any) -> Any:
-        return activation.weights(scores, c)
-
-    if task is SpikedSLR:
-        return elementwise_moments.spiked(sigma, c, key, key_sq, nodes)
-    return elementwise_moments.maximal(sigma, c, winner, key, key_sq, nodes)
 
 
 elementwise_of = jax.jit(elementwise_means, static_argnums=(0, 1, 2))
@@ -240,27 +214,27 @@ def kernel_of(
     def log_kernel(scores: np.ndarray) -> np.ndarray:
         return activation.log_kernel(scores, np)
 
-    if isinstance(task, MaxSLR):
-        return kernel_moments.maximal(task, log_kernel, key, key_sq, coarseness, rest)
-    assert isinstance(task, SpikedSLR)
-    return kernel_moments.spiked(task, log_kernel, key, key_sq, coarseness)
+    return the("means of kernels", task=task)(task, log_kernel, key, key_sq, coarseness, rest)
 
 
+@route("excess risk", name="kernel", cost=TABLES, task=SpikedSLR, model=KeyValueAttention, activation=KernelActivation)
+@route("excess risk", name="kernel", cost=TABLES, task=MaxSLR, model=KeyValueAttention, activation=KernelActivation)
 def _kernel(task: SingleLocation, model: KeyValueAttention, overlaps: Overlaps) -> Estimate:
     """Return the risk by tables, or by `qmc` if the kernel is too steep; the error is the change when steps double."""
-    assert isinstance(model.activation, KernelActivation)
+    kernel: Any = type(model.activation)
     rest = overlaps.distance_to_manifold > 0
-    fine, coarse = (
-        kernel_of(task, type(model.activation), overlaps.key, overlaps.key_sq, step, rest) for step in (1.0, 2.0)
-    )
+    fine, coarse = (kernel_of(task, kernel, overlaps.key, overlaps.key_sq, step, rest) for step in (1.0, 2.0))
     if fine is None or coarse is None:
         return qmc(task, model, overlaps)
     value, other = (float(weight_moments.excess_risk(task, m, overlaps)) for m in (fine, coarse))
     # powers of numbers near 1 lose digits in proportion to the length
-    exact = 2 * rounding(task, overlaps, value, fine) + 4 * task.longest * float(np.finfo(float).eps) * (1 + abs(value))
+    exact = 2 * weight_moments.rounding(task, overlaps, value, fine)
+    exact += 4 * task.longest * float(np.finfo(float).eps) * (1 + abs(value))
     return Estimate(value, abs(value - other) + exact)
 
 
+@route("excess risk", name="qmc", cost=SAMPLED, task=SpikedSLR, model=KeyValueAttention)
+@route("excess risk", name="qmc", cost=SAMPLED, task=MaxSLR, model=KeyValueAttention)
 def qmc(task: SingleLocation, model: KeyValueAttention, overlaps: Overlaps, seed: int = 0) -> Estimate:
     """Return the mean risk over independent scramblings of Sobol points; the error is three standard errors."""
     c = elementwise.constants(task, model)
@@ -277,4 +251,4 @@ def qmc(task: SingleLocation, model: KeyValueAttention, overlaps: Overlaps, seed
     if error <= ACCURACY.unseen * abs(value) and overlaps.key_sq > 0:
         # scramblings that agree this well may all have missed an event as rare as one in all the points taken
         error = 3 * (task.label_var + overlaps.value_sq) / (ACCURACY.scrambles * 2 ** ACCURACY.qmc_points[1])
-    return Estimate(value, max(error, rounding(task, overlaps, value, moments)))
+    return Estimate(value, max(error, weight_moments.rounding(task, overlaps, value, moments)))

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from needlepoint.channels import elementwise
+from needlepoint.core.routes import ONE_DIMENSION, SAMPLED, TABLES, Route, best, route, the
 from needlepoint.models.activations import Activation, Erf, KernelActivation, Linear
 from needlepoint.models.attention import KeyValueAttention
-from needlepoint.tasks.single_location import MaxSLR, SingleLocation
+from needlepoint.tasks.single_location import SingleLocation
 from needlepoint.theory.location.moments import sampled as sampled_moments
 from needlepoint.theory.location.moments import weight_moments
 from needlepoint.theory.location.moments.place_race import winner_law
@@ -25,6 +26,9 @@ SCAN, SEARCH, FINAL = 4.0, 2.0, 1.0
 """Coarseness of the tables in the three stages of a search: a factor on every step."""
 
 _QMC_POINTS = {SCAN: 9, SEARCH: 13, FINAL: 14}  # log2 of the points, where means are sampled
+
+
+_LINE = 64  # nodes on a line at the coarsest
 
 
 class TooSteep(Exception):
@@ -67,7 +71,21 @@ class Question:
     @property
     def kind(self) -> str:
         """Return "rough" where the risk may have kinks (functions of the user, sampled means), otherwise "smooth"."""
-        return "smooth" if issubclass(self.activation, (Erf, Linear, KernelActivation)) else "rough"
+        return "smooth" if self.model.activation.smooth and not self.sampled else "rough"
+
+    @property
+    def tabled(self) -> bool:
+        """Return whether the means come from tables, whose errors differ for keys along k* and beside it."""
+        return self._means.cost == TABLES
+
+    @property
+    def sampled(self) -> bool:
+        """Return whether the means are sampled, for want of formulas and tables."""
+        return self._means.cost == SAMPLED
+
+    @property
+    def _means(self) -> Route:
+        return best("means at a key", task=self.task, model=self.model)
 
     @functools.cached_property
     def constants(self) -> dict[str, float]:
@@ -77,27 +95,12 @@ class Question:
         self, free: Mapping[str, float], key: float, key_sq: float, coarseness: float = FINAL, rest: bool = False
     ) -> Moments:
         """Return the means at this key; `rest=False` allows to skip those that the manifold does not need."""
-        if self.model.activation.form == "elementwise":
-            found = population_risk.elementwise_of(*self.elementwise_call(coarseness), dict(free), key, key_sq)
-            return type(found)(*map(float, found))
-        if issubclass(self.activation, KernelActivation):
-            while coarseness <= SCAN:  # where fine tables are too large, coarser ones still beat sampling
-                tables = population_risk.kernel_of(self.task, self.activation, key, key_sq, coarseness, rest)
-                if tables is not None:
-                    return tables
-                coarseness *= 2
-            raise TooSteep
-        points = min(_QMC_POINTS[coarseness], max(9, ACCURACY.qmc_budget - int(math.log2(self.task.longest))))
-        c = {**self.constants, **free}
-        return sampled_moments.scrambles(self.task, self.activation, c, key, key_sq, points, 1)[0]
+        return self._means.function(self, free, key, key_sq, coarseness, rest)
 
     def elementwise_call(self, coarseness: float) -> tuple[Any, ...]:
         """Return the first five arguments of `population_risk.elementwise_of`."""
-        refine = {SCAN: 1, SEARCH: 2 if self.erf else 4, FINAL: 4 if self.erf else 16}[coarseness]
-        if issubclass(self.activation, Linear):
-            refine = 1  # the rules are exact for polynomials
-        nodes = 0 if self.erf else 64 * refine
-        winner = winner_law(self.task, refine) if isinstance(self.task, MaxSLR) else None
+        refine, nodes = the("quadrature at a key", activation=self.activation)(coarseness)
+        winner = winner_law(self.task, refine) if self.task.tilted else None
         return self.activation, type(self.task), nodes, winner, self.constants
 
     def many_forms(
@@ -133,3 +136,53 @@ class Question:
             return self.least(self.value_form(point.constants, point.key, point.scale**2, coarseness))[0]
         except TooSteep:
             return math.inf
+
+
+# --- the means of an activation, by its form ---------------------------------------------------
+
+
+@route("means at a key", name="elementwise", cost=ONE_DIMENSION, form="elementwise")
+def elementwise_at(
+    question: Question, free: Mapping[str, float], key: float, key_sq: float, coarseness: float, rest: bool
+) -> Moments:
+    found = population_risk.elementwise_of(*question.elementwise_call(coarseness), dict(free), key, key_sq)
+    return type(found)(*map(float, found))
+
+
+@route("means at a key", name="tables", cost=TABLES, activation=KernelActivation)
+def tabled_at(
+    question: Question, free: Mapping[str, float], key: float, key_sq: float, coarseness: float, rest: bool
+) -> Moments:
+    kernel: Any = question.activation
+    while coarseness <= SCAN:  # where fine tables are too large, coarser ones still beat sampling
+        tables = population_risk.kernel_of(question.task, kernel, key, key_sq, coarseness, rest)
+        if tables is not None:
+            return tables
+        coarseness *= 2
+    raise TooSteep
+
+
+@route("means at a key", name="qmc", cost=SAMPLED)
+def sampled_at(
+    question: Question, free: Mapping[str, float], key: float, key_sq: float, coarseness: float, rest: bool
+) -> Moments:
+    points = min(_QMC_POINTS[coarseness], max(9, ACCURACY.qmc_budget - int(math.log2(question.task.longest))))
+    c = {**question.constants, **free}
+    return sampled_moments.scrambles(question.task, question.activation, c, key, key_sq, points, 1)[0]
+
+
+@route("quadrature at a key", activation=Erf)
+def _for_erf(coarseness: float) -> tuple[int, int]:
+    """Return how finely the law of the winner's score is resolved, and the nodes on a line (0: the closed form)."""
+    return {SCAN: 1, SEARCH: 2, FINAL: 4}[coarseness], 0
+
+
+@route("quadrature at a key", name="polynomial", activation=Linear)
+def _for_linear(coarseness: float) -> tuple[int, int]:
+    return 1, _LINE  # the rules are exact for polynomials
+
+
+@route("quadrature at a key", name="lines", cost=ONE_DIMENSION, form="elementwise")
+def _for_any(coarseness: float) -> tuple[int, int]:
+    refine = {SCAN: 1, SEARCH: 4, FINAL: 16}[coarseness]
+    return refine, _LINE * refine

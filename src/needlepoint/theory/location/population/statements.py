@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -11,6 +13,7 @@ from scipy import special
 from needlepoint.core.errors import InvalidParameter, NotConverged, NoTheory
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.overlaps import Overlaps
+from needlepoint.core.routes import route, routes, the
 from needlepoint.learners import Population
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.gaussian import lattice
@@ -21,10 +24,11 @@ from needlepoint.theory.location.population.accuracy import ACCURACY
 EPS = float(np.finfo(float).eps)
 
 
-def _check(task: object) -> SingleLocation:
-    if not isinstance(task, (SpikedSLR, MaxSLR)):
+def _known(statement: str, task: object) -> Callable[..., Any]:
+    """Return the formula of a statement for this task."""
+    if not routes(statement, task=task):  # pyright: ignore[reportArgumentType]  # a caller may pass anything
         raise NoTheory(f"no statement about {type(task).__name__}; there are some for SpikedSLR and MaxSLR.")
-    return task
+    return the(statement, task=task)  # pyright: ignore[reportArgumentType]
 
 
 def softmax_key(task: SingleLocation) -> float:
@@ -35,13 +39,19 @@ def softmax_key(task: SingleLocation) -> float:
     >>> f"{ndl.softmax_key(ndl.SpikedSLR(2, snr=2.0)):.6f}"
     '1.414214'
     """
-    task = _check(task)
+    slope = _known("softmax key", task)(task)
     if task.label_var != 1.0:
         raise InvalidParameter(
             f"{task!r}: softmax attention is the posterior mean at relevant_std=1 only (the norm of a token is "
             "informative otherwise)."
         )
-    return math.sqrt(task.snr) if isinstance(task, SpikedSLR) else task.snr
+    return slope
+
+
+@route("softmax key", task=SingleLocation)
+def _log_odds(task: SingleLocation) -> float:
+    """Return the slope in k* . x of the log-odds of a token to be the relevant one."""
+    return math.sqrt(task.shift_sq) + task.tilt
 
 
 def linear_optimum(task: SingleLocation) -> tuple[Estimate, Overlaps]:
@@ -53,21 +63,27 @@ def linear_optimum(task: SingleLocation) -> tuple[Estimate, Overlaps]:
     >>> f"{ndl.linear_optimum(ndl.SpikedSLR(2, snr=2.0))[0].value:.6f}"
     '0.333333'
     """
-    task = _check(task)
-    n = task.length_moments()["task.others"]
-    if isinstance(task, SpikedSLR):
-        G, root = task.label_var, math.sqrt(task.snr)
-        base = G * (G * G + n)
-        whole = base + n * (G * task.snr + G * G + n)
-        value, key, weight = n * base / whole, n * root / (G * G + n), base / whole
-        excess = Estimate(value, 16 * EPS * value)
-    else:
-        assert isinstance(task, MaxSLR)
-        x, w = place_race.winner_rule(task)
-        key, weight = float(w @ x) if task.snr > 0 else 0.0, 1 / (n + 1)
-        value = (n - key**2) / (n + 1)
-        excess = Estimate(value, 64 * EPS * (1 + value) + place_race.TAIL * task.longest)
+    excess, key, weight = _known("linear optimum", task)(task)
     return excess, Overlaps(key, weight, key_sq=key**2, value_sq=weight**2)
+
+
+@route("linear optimum", name="shifted", task=SpikedSLR)
+def _linear_shifted(task: SpikedSLR) -> tuple[Estimate, float, float]:
+    """Return the risk, the norm of the key, and that of the value."""
+    n, G, root = task.length_moments()["task.others"], task.label_var, math.sqrt(task.snr)
+    base = G * (G * G + n)
+    whole = base + n * (G * task.snr + G * G + n)
+    value = n * base / whole
+    return Estimate(value, 16 * EPS * value), n * root / (G * G + n), base / whole
+
+
+@route("linear optimum", name="tilted", task=MaxSLR)
+def _linear_tilted(task: MaxSLR) -> tuple[Estimate, float, float]:
+    n = task.length_moments()["task.others"]
+    x, w = place_race.winner_rule(task)
+    key = float(w @ x) if task.snr > 0 else 0.0
+    value = (n - key**2) / (n + 1)
+    return Estimate(value, 64 * EPS * (1 + value) + place_race.TAIL * task.longest), key, 1 / (n + 1)
 
 
 def elementwise_bound(task: SingleLocation) -> Estimate:
@@ -79,14 +95,19 @@ def elementwise_bound(task: SingleLocation) -> Estimate:
     >>> f"{ndl.elementwise_bound(ndl.MaxSLR(10, snr=2.0)).value:.6f}"
     '0.679813'
     """
-    task = _check(task)
+    bound = _known("element-wise bound", task)
     n = task.length_moments()["task.others"]
-    if n == 0:
-        return Estimate(0.0)
-    if isinstance(task, SpikedSLR):
-        fine, coarse = (_spiked_bound(task, n, step) for step in (1.0, 2.0))
-        return Estimate(fine, abs(fine - coarse) + 64 * EPS * fine)
-    assert isinstance(task, MaxSLR)
+    return Estimate(0.0) if n == 0 else bound(task, n)
+
+
+@route("element-wise bound", name="shifted", task=SpikedSLR)
+def _bound_shifted(task: SpikedSLR, n: float) -> Estimate:
+    fine, coarse = (_spiked_bound(task, n, step) for step in (1.0, 2.0))
+    return Estimate(fine, abs(fine - coarse) + 64 * EPS * fine)
+
+
+@route("element-wise bound", name="tilted", task=MaxSLR)
+def _bound_tilted(task: MaxSLR, n: float) -> Estimate:
     values = []
     for step in (0.1, 0.2):
         x, density = place_race.winner_density(task.length_law, task.snr, step)
@@ -116,20 +137,26 @@ def bayes_asymptote(task: SingleLocation) -> float:
     >>> f"{ndl.bayes_asymptote(ndl.MaxSLR(2, snr=20.0)):.4f}"
     '0.0282'
     """
-    task = _check(task)
     softmax_key(task)
-    snr = task.snr
-    if snr == 0:
+    if task.snr == 0:
         raise InvalidParameter(f"{task!r}: snr must be > 0 (the asymptote is for a large snr).")
-    if isinstance(task, SpikedSLR):
-        n = task.length_moments()["task.others"]
-        return n * math.sqrt(math.pi / (4 * snr)) * math.exp(-snr / 4)
-    if math.isinf(snr):
+    return _known("Bayes asymptote", task)(task)
+
+
+@route("Bayes asymptote", name="shifted", task=SpikedSLR)
+def _decay_shifted(task: SpikedSLR) -> float:
+    n = task.length_moments()["task.others"]
+    return n * math.sqrt(math.pi / (4 * task.snr)) * math.exp(-task.snr / 4)
+
+
+@route("Bayes asymptote", name="tilted", task=MaxSLR)
+def _decay_tilted(task: MaxSLR) -> float:
+    if math.isinf(task.snr):
         return 0.0
     x = lattice(-place_race.REACH, place_race.REACH, 0.1)
     square, cdf = np.exp(-(x**2)) / (2 * math.pi), special.ndtr(x)
     parts = [p * n * (n - 1) * 0.1 * float(np.sum(square * cdf ** (n - 2))) for n, p in task.length_law if n > 1]
-    return sum(parts) / snr
+    return sum(parts) / task.snr
 
 
 def linear_asymptote(task: SingleLocation) -> float:
@@ -141,12 +168,19 @@ def linear_asymptote(task: SingleLocation) -> float:
     >>> f"{ndl.linear_asymptote(ndl.SpikedSLR(10, snr=100.0)):.4f}"
     '0.1000'
     """
-    task = _check(task)
+    return _known("linear asymptote", task)(task)
+
+
+@route("linear asymptote", name="shifted", task=SpikedSLR)
+def _linear_decay(task: SpikedSLR) -> float:
     n = task.length_moments()["task.others"]
-    if isinstance(task, SpikedSLR):
-        if task.snr == 0:
-            raise InvalidParameter(f"{task!r}: snr must be > 0 (the asymptote is for a large snr).")
-        return (task.label_var**2 + n) / task.snr if n > 0 else 0.0
+    if task.snr == 0:
+        raise InvalidParameter(f"{task!r}: snr must be > 0 (the asymptote is for a large snr).")
+    return (task.label_var**2 + n) / task.snr if n > 0 else 0.0
+
+
+@route("linear asymptote", name="tilted", task=MaxSLR)
+def _linear_limit(task: MaxSLR) -> float:
     return linear_optimum(MaxSLR(task.tokens, math.inf))[0].value
 
 
@@ -182,7 +216,7 @@ def length_cost(task: SingleLocation, model: KeyValueAttention) -> LengthCost:
     """
     from needlepoint.theory.predicting import predict
 
-    task = _check(task)
+    _known("linear optimum", task)
 
     def best(asked: SingleLocation) -> Estimate:
         found = predict(asked, model, Population(), throw=False)

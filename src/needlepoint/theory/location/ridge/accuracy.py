@@ -52,6 +52,10 @@ class RidgeAccuracy:
     solve_steps: int = 150
     """Most steps of `solve`."""
 
+    searched_steps: int = 4
+    """Most steps, after minima of sequences were followed, in which they are searched for again. One is enough where
+    nothing jumps; where something does, more than these seldom end better."""
+
     settle_steps: int = 60
     """Most steps of `settle`."""
 

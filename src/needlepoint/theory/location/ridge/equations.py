@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -13,12 +14,14 @@ import numpy as np
 
 from needlepoint.channels.replies import Minima
 from needlepoint.core.lowering import lower
-from needlepoint.models.activations import Activation, Linear, Softmax
+from needlepoint.core.routes import ONE_DIMENSION, best
+from needlepoint.models.activations import Activation
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.fixed_points import FixedPoints, anderson, jacobian, linearised_alone, linearised_rows, settle
 from needlepoint.tasks.single_location import SingleLocation
 from needlepoint.theory.location.ridge.accuracy import ACCURACY
-from needlepoint.theory.location.ridge.fields import ROWS, Base, Conjugate, Means, Order, blocks, means, points, settled
+from needlepoint.theory.location.ridge.fields import ROWS, Conjugate, Means, blocks, means, settled
+from needlepoint.theory.location.ridge.sequences import Base, Order, points
 
 COARSE = 9
 """log2 of the points per scrambling with which branches are searched for: the fewest that are used."""
@@ -44,6 +47,10 @@ class Equations:
     log2_points: int
     scrambles: int
     seed: int
+    follows: bool = False
+    """Whether minima of sequences are followed from step to step of an iteration, and searched for again only at its
+    beginning and its end: half the cost where every search is Newton's method from many starts, but one more kernel to
+    compile, which pays in searches of many solutions."""
 
     @functools.cached_property
     def blocks(self) -> list[tuple[float, Base]]:
@@ -58,9 +65,17 @@ class Equations:
     def minima(self, order: Order) -> list[Minima]:
         """Return the proximal map of every block. Row i of `order` uses scrambling i, or the only one."""
         rows = _filled(order)
-        return self._once(
-            "minima", rows, lambda: [settled(*self.kinds, *self.numbers, rows, base) for _, base in self.blocks]
-        )
+        near: Sequence[Minima | None] = [None] * len(self.blocks)
+        if self._following:
+            near = self._following[-1] or self._kept.get("minima", (None, near))[1]
+
+        def compute() -> list[Minima]:
+            return [
+                settled(*self.kinds, *self.numbers, rows, base, before)
+                for (_, base), before in zip(self.blocks, near, strict=True)
+            ]
+
+        return self._once("minima", rows, compute)
 
     def _once(self, name: str, order: Order, compute: Callable[[], Any]) -> Any:
         """Return `compute()`, or its last result under this name if that was at the same order.
@@ -102,14 +117,13 @@ class Equations:
 
     @property
     def is_cheap(self) -> bool:
-        """Is the proximal map one-dimensional?"""
-        activation = self.kinds[1]
-        return issubclass(activation, Linear) or (issubclass(activation, Softmax) and self.task.longest <= 2)
+        """Is the proximal map at most one-dimensional?"""
+        return best("proximal", activation=self.kinds[1], tokens=self.task.longest).cost <= ONE_DIMENSION
 
     @property
     def is_smooth(self) -> bool:
         """Does every sample have one minimum, so that the means have no jumps?"""
-        return issubclass(self.kinds[1], Linear)
+        return not self.kinds[1].jumps
 
     @functools.cached_property
     def numbers(self) -> tuple[dict[str, float], dict[str, float]]:
@@ -150,12 +164,52 @@ class Equations:
         most: int = ACCURACY.solve_steps,
         close: np.ndarray | float = 0.0,
     ) -> FixedPoints:
-        return anderson(self.map, x, tol=tol, most=most, slope=slope, enough=ACCURACY.jumping_step, close=close)
+        def iterate(x: np.ndarray, most: int) -> FixedPoints:
+            return anderson(self.map, x, tol=tol, most=most, slope=slope, enough=ACCURACY.jumping_step, close=close)
+
+        return self._twice(iterate, x, most)
 
     def settle(self, x: np.ndarray, tol: float, most: int = ACCURACY.settle_steps) -> FixedPoints:
         """Return where the flow of the map leads from `x`: (1, 6) if there is one scrambling, else a row for each."""
         linearised = linearised_alone if self.scrambles == 1 else linearised_rows
-        return settle(linearised(self.map), x, tol=tol, most=most, enough=ACCURACY.jumping_step)
+
+        def iterate(x: np.ndarray, most: int) -> FixedPoints:
+            return settle(linearised(self.map), x, tol=tol, most=most, enough=ACCURACY.jumping_step)
+
+        return self._twice(iterate, x, most)
+
+    def _twice(self, iterate: Callable[[np.ndarray, int], FixedPoints], x: np.ndarray, most: int) -> FixedPoints:
+        """Return where an iteration of at most so many steps from `x` (rows, 6) ends. If minima are followed, the same
+        iteration goes on from there for a few steps with a search at each, so that its residual is that of the map."""
+        if not self.follows or self.is_cheap or most <= ACCURACY.searched_steps:
+            return iterate(x, most)
+        with self.following():
+            first = iterate(x, most)
+        last = iterate(first.x, ACCURACY.searched_steps)
+        return last._replace(steps=first.steps + last.steps)
+
+    @contextlib.contextmanager
+    def following(self, around: Order | None = None) -> Iterator[None]:
+        """Follow the minima of sequences from call to call, or from those at the order `around`, instead of searching
+        for them, as long as this context lasts and where `follows` says so."""
+        if self.follows and not self.is_cheap:
+            self._following.append([] if around is None else self.minima(around))
+        try:
+            yield
+        finally:
+            if self._following:
+                self._following.clear()
+                self.forget()
+
+    def near(self, x: np.ndarray) -> contextlib.AbstractContextManager[None]:
+        """Return a context in which minima are followed from those at coordinates `x` (rows, 6)."""
+        return self.following(unpack(x))
+
+    @functools.cached_property
+    def _following(self) -> list[list[Minima]]:
+        """Return a list that is empty unless minima are followed, else has those that all calls begin from, if any; the
+        dataclass itself is frozen."""
+        return []
 
     def settle_pooled(self, x: np.ndarray, tol: float) -> tuple[FixedPoints, float]:
         """Return fixed points (scrambles, 6) around that of the scramblings' mean map, which the flow reaches from `x`

@@ -57,7 +57,7 @@ class Search(RiskOfPenalties):
         """Return the equations at the penalties exp(axes x)."""
         key, value = self.penalties(x)
         level = self.level if level is None else level
-        return Equations(self.task, self.model, self.learner.alpha, (key, value), level, scrambles, self.seed)
+        return Equations(self.task, self.model, self.learner.alpha, (key, value), level, scrambles, self.seed, True)
 
     def starts(self) -> Iterable[tuple[np.ndarray, None]]:
         return [(start, None) for start in starts_of(self.learner.start).values()]

@@ -69,7 +69,7 @@ def at_best_penalties(
         )
         resolved = learner.replace(lam=best.penalties, common=False)
         late = replace(options, tol=best.left(tol), progress=lambda done: options.progress((1 + done) / 2))
-        found = branches(task, model, resolved, late, **(near if follows else {}))
+        found = branches(task, model, resolved, late, follows=True, **(near if follows else {}))
         known = _raised(found[0], best.shortfall, tol)
         answer = prediction(
             task, model, learner, resolved, options, [known, *found[1:]], (*best.notes, best.how_known())

@@ -23,7 +23,8 @@ from needlepoint.theory.location.population.risk_at_a_key import TooSteep
 from needlepoint.theory.location.ridge.accuracy import ACCURACY
 from needlepoint.theory.location.ridge.branches import APART
 from needlepoint.theory.location.ridge.equations import Equations, pack, unpack
-from needlepoint.theory.location.ridge.fields import Conjugate, Order
+from needlepoint.theory.location.ridge.fields import Conjugate
+from needlepoint.theory.location.ridge.sequences import Order
 from needlepoint.theory.location.ridge.stability import Stability, judge
 
 
@@ -179,9 +180,10 @@ def value_form(
     task: SingleLocation, model: KeyValueAttention, key: float, key_sq: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return (A, B) of eq:value-form and their errors, each (2,): by tables, or by sampling where there are none."""
-    if model.activation.form != "general":
+    question = Risk(task, model)
+    if not question.sampled:
         with contextlib.suppress(TooSteep):
-            return np.array(Risk(task, model).value_form({}, key, key_sq, 1.0)), np.zeros(2)
+            return np.array(question.value_form({}, key, key_sq, 1.0)), np.zeros(2)
     c = elementwise.constants(task, model)
     found = sampled_moments.scrambles(task, type(model.activation), c, key, key_sq, 11, ACCURACY.sampled)
     forms = np.array([weight_moments.on_manifold(task.label_var, moments) for moments in found])

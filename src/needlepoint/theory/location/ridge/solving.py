@@ -44,6 +44,7 @@ def solve(
     seed: int = 0,
     near: Mapping[float, Solution] = MappingProxyType({}),
     careful: bool = True,
+    follows: bool = False,
     progress: Progress = silent,
 ) -> list[Solution]:
     """Return the branches that the starts lead to with their stability, the one of lowest energy first.
@@ -51,9 +52,9 @@ def solve(
     `near` has solutions at neighbouring parameters by their distance from these parameters, the nearest last. The
     solution is continued from them instead of being searched for from the starts; if it or the nearest neighbour is
     not trusted, the starts are followed too. `careful=False` skips that check from the cold starts, and computes the
-    stability only before many points are spent.
+    stability only before many points are spent. `follows` is that of `Equations`.
     """
-    coarse = Equations(task, model, alpha, penalties, COARSE, 1, seed)
+    coarse = Equations(task, model, alpha, penalties, COARSE, 1, seed, follows)
     led = _continued(coarse, near, tol, careful) if near else None
     if led is not None and (not careful or (led.trusted and list(near.values())[-1].trusted)):
         return [led]
@@ -107,7 +108,8 @@ def _continued(coarse: Equations, near: Mapping[float, Solution], tol: float, ca
     if not _near(found, settled, close):
         slope = coarse.slope(found.ahead.mean(axis=0))
         found = equations.solve(found.ahead, settled, for_all(slope), most=12, close=close)
-    if not _near(found, settled):  # `close` is from the neighbour, whose scramblings may differ much more than these
+    if not _near(found, settled) and is_quiet(found, settled):
+        # `close` is from the neighbour, whose scramblings may differ much more than these
         closer = CLOSE / 2 * scatter(found.x)
         found = equations.solve(found.ahead, settled, for_all(slope), most=12, close=closer)
     if not _near(found, settled):

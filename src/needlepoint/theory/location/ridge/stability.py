@@ -13,12 +13,12 @@ import numpy as np
 from needlepoint.channels.any_activation import curvature
 from needlepoint.channels.proximal import response
 from needlepoint.channels.replies import Channel, Minima
-from needlepoint.models.activations import Activation, Linear
+from needlepoint.models.activations import Activation
 from needlepoint.numerics.arrays import Array
-from needlepoint.tasks.single_location import SingleLocation, SpikedSLR
+from needlepoint.tasks.single_location import SingleLocation
 from needlepoint.theory.location.ridge.accuracy import ACCURACY
 from needlepoint.theory.location.ridge.equations import COARSE, Equations
-from needlepoint.theory.location.ridge.fields import Base, Order, fields, place
+from needlepoint.theory.location.ridge.sequences import Base, Order, fields, sequences_of
 
 JUMPS, SHARE = 0.15, 0.03
 """A solution is not trusted if its jump weight exceeds JUMPS by three standard errors and its jump share exceeds SHARE
@@ -113,7 +113,7 @@ def _responses(
 ) -> Responses:
     def one(order: Order, base: Base, found: Minima) -> Responses:
         sample, channel = fields(task_type, law, order, base), Channel(c, order.V_k, order.V_v)
-        weight = jnp.ones_like(base.label) if issubclass(task_type, SpikedSLR) else place(law, base)[1]
+        weight = sequences_of(task_type).place(law, base)[1]
         G = response(activation, channel, sample, found.scores)
 
         def mean(x: Array) -> Array:
@@ -123,7 +123,7 @@ def _responses(
             return mean(jnp.sum(block**2, axis=(0, 1)))
 
         rivals = jnp.isfinite(found.gap)
-        if not issubclass(activation, Linear):  # linear attention has one minimum and no rivals
+        if activation.jumps:  # otherwise there is one minimum and no rivals
             slope = curvature(activation, channel, sample, found.rival).slope
             rivals &= jnp.max(jnp.abs(slope), axis=0) * order.V_k < ACCURACY.flat
         return Responses(

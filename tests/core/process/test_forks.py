@@ -8,7 +8,7 @@ import warnings
 import pytest
 
 import needlepoint as ndl
-from needlepoint.core import forks
+from needlepoint.core.process import forks
 
 from waiting import until
 

@@ -9,7 +9,7 @@ import zlib
 import pytest
 
 import needlepoint as ndl
-from needlepoint.core import caching
+from needlepoint.core.process import caching
 
 COMPUTE = """
 import sys, warnings
