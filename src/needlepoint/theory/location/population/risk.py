@@ -75,9 +75,8 @@ def excess_risk(task: Spec, model: Spec, overlaps: Overlaps | FieldOverlaps, met
         )
     known = len(available) > 1  # routes for this task and model alone
     if method is not None and method not in available:
-        raise UnknownName(
-            f"method for {type(getattr(model, 'activation', task) if known else task).__name__}", method, available
-        )
+        what = getattr(model, "activation", task) if known else task
+        raise UnknownName(f"method for {type(what).__name__}", method, available)
     asked: Callable[..., Any] = _asked if known else _declared
     return available[method or next(iter(available))](task, model, asked(task, model, overlaps))
 
