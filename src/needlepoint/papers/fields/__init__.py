@@ -1,1 +1,1 @@
-"""Figures of theories on fields: `curves` against alpha, `heads` over time, `phases`; `records` reads what was found."""
+"""Figures of theories on fields: `curves` against alpha, `heads` over time, `phases`; `records` has what they share."""

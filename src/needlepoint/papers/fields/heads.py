@@ -102,9 +102,9 @@ register(
         "heads-sgd",
         "Two heads part in the course of SGD",
         PAPER,
-        "Online SGD of two heads on three tokens, of which two are needles with keys and values of their own: each head "
-        "turns to its own needle and away from the other's. Lines: the limit of large d. Points: means over training "
-        "runs at growing d, which approach it.",
+        "Online SGD of two heads on three tokens, of which two are needles with keys and values of their own: each "
+        "head turns to its own needle and away from the other's. Lines: the limit of large d. Points: means over "
+        "training runs at growing d, which approach it.",
         points,
         draw,
     )

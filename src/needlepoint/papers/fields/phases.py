@@ -1,7 +1,8 @@
-"""Positional against semantic attention: both phases over the number of samples, and where they exchange their order."""
+"""Positional against semantic attention: both phases over the number of samples, and where their order changes."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -45,7 +46,7 @@ def crossing(phases: Sequence[tuple[float, dict[str, Prediction]]]) -> tuple[flo
     """Return the alpha at which the energies of two phases cross between neighbours on a grid, and its error: that of
     the difference of the energies over its slope. None if they do not cross."""
     gaps = [(alpha, *(found[name].energy for name in PHASES)) for alpha, found in sorted(phases, key=lambda p: p[0])]
-    for (low, p, s), (high, p2, s2) in zip(gaps, gaps[1:], strict=False):
+    for (low, p, s), (high, p2, s2) in itertools.pairwise(gaps):
         before, after = s.value - p.value, s2.value - p2.value
         if before > 0 >= after:
             slope = (before - after) / (high - low)

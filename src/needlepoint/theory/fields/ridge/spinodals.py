@@ -19,7 +19,6 @@ from needlepoint.theory.fields.ridge.prediction import require
 from needlepoint.theory.fields.ridge.solutions import Solution, followed, solve
 from needlepoint.theory.fields.symmetry import patterns
 
-
 STEP = 1.25
 """Factor by which alpha moves while the branch is there."""
 
