@@ -17,7 +17,7 @@ def test_a_bracket_closes_around_the_place_where_the_branch_ends():
     def attempt(last, alpha):
         return (last, "") if alpha > 0.7 else (None, "it ends")
 
-    found = _narrowed(None, 1.0, 0.5, "first", attempt, 0.01)
+    found = _narrowed("solution", 1.0, 0.5, "first", attempt, 0.01)  # a solution is only passed on
     assert found.gone <= 0.7 < found.there
     assert found.there - found.gone <= 0.01 * found.there
     assert found.reason == "it ends"
