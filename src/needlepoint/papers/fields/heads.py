@@ -68,7 +68,9 @@ def draw(records: Sequence[Record]) -> Drawing:
     for name in HEADS:
         mine = [r for r in records if r.point.label == name]
         training = {int(r.point.x or 0): r.result.trajectory for r in mine if not isinstance(r.result, Prediction)}
-        (theory,) = (r.result.trajectory for r in mine if isinstance(r.result, Prediction) and r.point.x == d_of_theory)
+        paths = [r.result.trajectory for r in mine if isinstance(r.result, Prediction) and r.point.x == d_of_theory]
+        theory = paths[0]
+        assert theory is not None
         shown.append(
             [
                 PathPanel(

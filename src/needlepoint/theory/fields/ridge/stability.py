@@ -89,8 +89,8 @@ def breaking(equations: Equations, order: Order) -> Breaking | None:
     if not np.all(np.isfinite(slope)):
         return None
     values, vectors = np.linalg.eig(slope)
-    first = int(np.argmax(values.real))
-    return Breaking(free, x, float(values[first].real), vectors[:, first].real)
+    first = int(np.argmax(np.real(values)))
+    return Breaking(free, x, float(np.real(values)[first]), np.real(vectors[:, first]))
 
 
 class Responses(NamedTuple):
