@@ -1,12 +1,9 @@
 """Where phases end: brackets that say why, and branches that go on to the bounds."""
 
-from typing import cast
-
 import pytest
 
 import needlepoint as ndl
 from needlepoint.theory.fields.ridge import spinodals
-from needlepoint.theory.fields.ridge.solutions import Solution
 from needlepoint.theory.fields.ridge.spinodals import _Bracket, _joined, _narrowed
 
 TASK, MODEL = ndl.PositionalSemantic(0.3, 0.5), ndl.LowRankTied()
@@ -20,8 +17,7 @@ def test_a_bracket_closes_around_the_place_where_the_branch_ends():
     def attempt(last, alpha):
         return (last, "") if alpha > 0.7 else (None, "it ends")
 
-    anything = cast("Solution", object())  # `attempt` does not look at it
-    found = _narrowed(anything, 1.0, 0.5, "first", attempt, 0.01)
+    found = _narrowed("solution", 1.0, 0.5, "first", attempt, 0.01)  # a solution is only passed on
     assert found.gone <= 0.7 < found.there
     assert found.there - found.gone <= 0.01 * found.there
     assert found.reason == "it ends"

@@ -67,10 +67,10 @@ def draw(records: Sequence[Record]) -> Drawing:
     d_of_theory = int(max(r.point.x or 0 for r in records))
     for name in HEADS:
         mine = [r for r in records if r.point.label == name]
-        trained = [r for r in mine if not isinstance(r.result, Prediction)]
-        training = {int(r.point.x or 0): r.result.trajectory for r in trained if r.result.trajectory is not None}
-        (theory,) = (r.result.trajectory for r in mine if isinstance(r.result, Prediction) and r.point.x == d_of_theory)
-        assert theory is not None  # online SGD always has one
+        training = {int(r.point.x or 0): r.result.trajectory for r in mine if not isinstance(r.result, Prediction)}
+        paths = [r.result.trajectory for r in mine if isinstance(r.result, Prediction) and r.point.x == d_of_theory]
+        theory = paths[0]
+        assert theory is not None
         shown.append(
             [
                 PathPanel(

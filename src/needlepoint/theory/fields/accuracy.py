@@ -49,6 +49,10 @@ class FieldAccuracy:
     apart: float = 0.05
     """Points are on different branches if one of their coordinates differs by more than this."""
 
+    pushed: float = 0.3
+    """How far from a solution whose symmetry is broken the search for one without it begins, along the direction that
+    grows (a unit vector of the coordinates)."""
+
     settle_steps: int = 60
     solve_steps: int = 30
     """Most steps of the two iterations."""

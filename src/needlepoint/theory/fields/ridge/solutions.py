@@ -19,7 +19,7 @@ from needlepoint.theory.fields.accuracy import ACCURACY
 from needlepoint.theory.fields.order import Order, Pattern
 from needlepoint.theory.fields.population import estimate, losses, risks
 from needlepoint.theory.fields.ridge.equations import Equations, starting_points
-from needlepoint.theory.fields.ridge.stability import Stability, judge
+from needlepoint.theory.fields.ridge.stability import BREAKS, BROKEN, Stability, breaking, judge
 from needlepoint.theory.fields.symmetry import patterns
 
 
@@ -101,12 +101,35 @@ def solve(
                 found.append(solution)
     solved = [s for s in found if s.solved]
     judged = [replace(s, stability=judge(s.equations, s.rows)) for s in solved]
+    # where there are phases, what breaks the symmetry of one of them is another
+    alone = [s for s in judged if s.equations.pattern.name == "unique"]
+    for leaving in [s for s in alone if s.stability is not None and s.stability.breaking > BREAKS]:
+        without = _without_symmetry(leaving, tol)
+        if without is not None and all(_differ(without, other) for other in judged):
+            judged.append(without)
     return sorted(judged, key=lambda s: s.energy.value) or found[:1]
 
 
 def wanted_starts(start: str) -> tuple[str, ...]:
     """Return the names of the starting points that a learner's `start` stands for."""
     return {"both": ("uninformed", "informed"), "random": ("uninformed",), "informed": ("informed",)}[start]
+
+
+def _without_symmetry(solution: Solution, tol: float | None) -> Solution | None:
+    """Return where the equations without symmetries lead from a solution that they leave; None if to nothing new.
+
+    There are as many such solutions as the symmetry has images; this is one of them, in which the sign of what the
+    symmetry forbade is arbitrary.
+    """
+    broken = breaking(solution.equations, solution.order)
+    if broken is None:
+        return None
+    equations = replace(broken.equations, log2_points=ACCURACY.coarse + ACCURACY.finer[-1])
+    place = settled(equations, BROKEN, broken.x + ACCURACY.pushed * broken.direction)
+    if not place.held:
+        return None
+    found = _refined(place, tol)
+    return replace(found, stability=judge(found.equations, found.rows)) if found.solved else None
 
 
 def followed(solution: Solution, alpha: float, tol: float | None = None) -> Solution | None:

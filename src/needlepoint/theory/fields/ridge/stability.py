@@ -60,17 +60,37 @@ BREAKS = 1.05
 leave open."""
 
 
-def breaking(equations: Equations, order: Order) -> float:
-    """Return the largest real part of the eigenvalues of the map without any symmetry, at a solution that has them.
+BROKEN = "broken symmetry"
+"""The branch of solutions that do not have a symmetry which task and model declare."""
+
+
+class Breaking(NamedTuple):
+    """The equations without any symmetry, a solution that has them in their coordinates (k,), the largest real part of
+    the eigenvalues of their map there, and the direction in which they leave (k,)."""
+
+    equations: Equations
+    x: np.ndarray
+    growth: float
+    direction: np.ndarray
+
+
+def breaking(equations: Equations, order: Order) -> Breaking | None:
+    """Return how the equations without symmetries leave a solution that has them; None if there is nothing to break.
 
     A declared flip leaves the equations in its pattern, but training leaves it where the pattern is unstable.
     """
-    pattern = Pattern(tuple(() for _ in equations.pattern.columns), tuple(() for _ in equations.pattern.teachers))
-    if pattern.M.all() and equations.pattern.M.all() and equations.pattern.Q.all():
-        return 0.0
+    kept = equations.pattern
+    pattern = Pattern(tuple(() for _ in kept.columns), tuple(() for _ in kept.teachers), BROKEN, kept.gauges)
+    if kept.M.all() and kept.Q.all():
+        return None
     free = replace(equations, pattern=pattern, log2_points=ACCURACY.coarse, scrambles=1)
-    slope = free.slope(pattern.pack(order))
-    return float(np.max(np.linalg.eigvals(slope).real)) if np.all(np.isfinite(slope)) else 0.0
+    x = pattern.pack(order)
+    slope = free.slope(x)
+    if not np.all(np.isfinite(slope)):
+        return None
+    values, vectors = np.linalg.eig(slope)
+    first = int(np.argmax(np.real(values)))
+    return Breaking(free, x, float(np.real(values)[first]), np.real(vectors[:, first]))
 
 
 class Responses(NamedTuple):
@@ -151,6 +171,7 @@ def judge(equations: Equations, rows: list[Order]) -> Stability:
     shares = np.abs(means) * alpha * np.abs(typical) / held
     worst = int(np.argmax(np.abs(means)))
     radii = [float(np.max(np.abs(np.linalg.eigvals(o)))) for o in operators]
+    broken = breaking(equations, Order(*(np.mean([row[i] for row in rows], axis=0) for i in range(3))))
     return Stability(
         float(np.max(np.abs(np.linalg.eigvals(np.mean(operators, axis=0))))),
         float(np.std(radii, ddof=1) / np.sqrt(len(radii))),
@@ -158,5 +179,5 @@ def judge(equations: Equations, rows: list[Order]) -> Stability:
         float(errors[worst]),
         float(np.max(shares)),
         float(np.mean(rivals)),
-        breaking(equations, Order(*(np.mean([row[i] for row in rows], axis=0) for i in range(3)))),
+        0.0 if broken is None else broken.growth,
     )
