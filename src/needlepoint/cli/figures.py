@@ -76,7 +76,8 @@ def reproduce(
     from needlepoint.papers.figures import figures as registered
 
     ids, real = _apart(ids)
-    wanted = [figure(name) for name in dict.fromkeys(ids if ids is not None else headlines_first(registered()))]
+    known = {name: one for name, one in registered().items() if full or not one.aside}
+    wanted = [figure(name) for name in dict.fromkeys(ids if ids is not None else headlines_first(known))]
     from needlepoint.cli.drawing import Drawer, write_pages
     from needlepoint.cli.watching import Watch, watched
     from needlepoint.papers.folder import everything, strangers

@@ -69,6 +69,7 @@ register(
         "only one is (full size), softmax does.",
         functools.partial(_points, SEVERAL, ("softmax, 2 relevant", "linear, 2 relevant"), {}),
         functools.partial(_draw, [("test", "excess_risk", "excess risk"), ("training", "train_loss", "training loss")]),
+        aside=True,
     )
 )
 
@@ -89,5 +90,6 @@ register(
                 ("wrong signs", "error_rate", "share of wrong signs"),
             ],
         ),
+        aside=True,
     )
 )

@@ -109,5 +109,6 @@ register(
         "training runs at growing d, which approach it.",
         points,
         draw,
+        aside=True,
     )
 )

@@ -106,5 +106,6 @@ register(
         "of the repeats.",
         points,
         draw,
+        aside=True,
     )
 )
