@@ -9,9 +9,9 @@ import pytest
 
 import needlepoint as ndl
 from needlepoint.core import dispatch, specs
+from needlepoint.core.routes import routes
 from needlepoint.simulation import simulating
 from needlepoint.theory import curves, predicting
-from needlepoint.theory.location.population.risk import routes
 
 for verb in (predicting, curves, simulating):
     verb.load_rules()
@@ -211,7 +211,7 @@ def test_every_activation_has_a_population_optimum_that_can_be_measured(task, ac
 def test_every_route_gives_the_same_risk(task, activation):
     constants = {"shift": -0.3} if activation == "Erf" else {}
     model = ndl.KeyValueAttention(ACTIVATIONS[activation].replace(**constants))
-    methods = list(routes(EXAMPLES[task], model))
+    methods = [one.name for one in routes("excess risk", task=EXAMPLES[task], model=model)]
     assert methods[-2:] == ["qmc", "fields"]
     assert len(methods) > 2 or model.activation.form == "general", "a known form has a route besides sampling"
     found = [ndl.population_risk(EXAMPLES[task], model, START, method=m) for m in methods]

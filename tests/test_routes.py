@@ -279,7 +279,7 @@ def check_token(one):
 
 def check_sequences(one):
     """With forces tanh of the scores, the conjugate of m_k is the derivative by m_k of the mean of log cosh."""
-    task, model, _, _ = drawn(one)
+    task = drawn(one)[0]
     law, kind = ndl.core.lowering.lower(task)[1], one.function
     base = sequences.base_normals(sequences.points(task, ndl.Linear, 3, 11, 16, 0))
 

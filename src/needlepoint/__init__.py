@@ -88,6 +88,9 @@ if TYPE_CHECKING:
     from needlepoint.theory.comparing import compare as compare
     from needlepoint.theory.fields.ridge.branches import energy_crossing as energy_crossing
     from needlepoint.theory.fields.ridge.branches import field_branches as field_branches
+    from needlepoint.theory.fields.ridge.spinodals import Ending as Ending
+    from needlepoint.theory.fields.ridge.spinodals import Spinodals as Spinodals
+    from needlepoint.theory.fields.ridge.spinodals import field_spinodals as field_spinodals
     from needlepoint.theory.indexed.power_laws import Directions as Directions
     from needlepoint.theory.indexed.power_laws import Exponents as Exponents
     from needlepoint.theory.indexed.power_laws import learning_exponents as learning_exponents
@@ -162,6 +165,7 @@ _HOMES = {
     "tasks.targets": ("Eigenvalues", "PowerLaw", "Wishart"),
     "theory.comparing": ("compare",),
     "theory.fields.ridge.branches": ("energy_crossing", "field_branches"),
+    "theory.fields.ridge.spinodals": ("Ending", "Spinodals", "field_spinodals"),
     "theory.indexed.power_laws": ("Directions", "Exponents", "learning_exponents", "recovered_directions"),
     "theory.indexed.thresholds": ("Thresholds", "thresholds"),
     "theory.location.bayes.samples": ("Branch", "bayes_branches"),

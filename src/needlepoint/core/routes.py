@@ -41,7 +41,8 @@ class Route:
 
     def __str__(self) -> str:
         kinds = [kind.__name__ for kind in (self.task, self.model, self.activation) if kind is not None]
-        return f"{self.name} ({', '.join(kinds + [self.form] * (self.form is not None)) or 'everything'})"
+        kinds += [] if self.form is None else [self.form]
+        return f"{self.name} ({', '.join(kinds) or 'everything'})"
 
     def away(self, task: type | None, model: type | None, activation: type | None) -> int | None:
         """Return how many steps of inheritance the asked types are away in all, None if the route is not for them."""

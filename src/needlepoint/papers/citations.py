@@ -40,6 +40,21 @@ PAPERS: dict[str, dict[str, str]] = {
         "year": "2025",
         "about": "the Bayes-optimal estimate on the attention-indexed model",
     },
+    "2402.03902": {
+        "key": "cui2024phase",
+        "title": "A Phase Transition between Positional and Semantic Learning in a Solvable Model of Dot-Product "
+        "Attention",
+        "author": "Cui, Hugo and Behrens, Freya and Krzakala, Florent and Zdeborová, Lenka",
+        "year": "2024",
+        "about": "positional against semantic attention: tied attention of a few directions and its two phases",
+    },
+    "2603.03993": {
+        "key": "sagitova2026specialization",
+        "title": "Specialization of softmax attention heads: insights from the high-dimensional single-location model",
+        "author": "Sagitova, M. and Duranthon, O. and Zdeborová, L.",
+        "year": "2026",
+        "about": "several heads, softmax-1, and how heads part in the course of SGD",
+    },
 }
 _SELF = "needlepoint"
 
@@ -98,9 +113,14 @@ def _papers_of(task: Any, model: Any) -> tuple[str, ...]:
     """Return the arXiv numbers for a task and a model.
 
     Erf attention on the sphere and its dynamics are 2410.01537; other attentions, free norms and the max task are
-    2509.21936; the attention-indexed model is 2509.24914, its Bayes-optimal estimate 2506.01582.
+    2509.21936; the attention-indexed model is 2509.24914, its Bayes-optimal estimate 2506.01582. Several heads are
+    2603.03993, positional against semantic attention is 2402.03902.
     """
     names = {type(task).__name__, type(model).__name__}
+    if names & {"PositionalSemantic", "LowRankTied"}:
+        return ("2402.03902",)
+    if names & {"Needles", "MultiHead", "SoftmaxOne"}:
+        return ("2603.03993",)
     if names & {"AttentionIndexed", "TiedAttention", "DirectAttention", "Wishart", "Eigenvalues", "PowerLaw"}:
         return ("2506.01582",) if model is None else ("2509.24914", "2506.01582")
     if getattr(model, "family", "model") in ("learner", "overlaps", "indexed overlaps"):

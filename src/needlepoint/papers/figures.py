@@ -78,6 +78,8 @@ _COSTS = {
     "erf-schedule": 12.0,
     "erf-sgd": 30.0,
     "erf-small-scale": 4.0,
+    "heads-crossing": 60.0,
+    "heads-sgd": 25.0,
     "indexed-best": 40.0,
     "indexed-errors": 20.0,
     "indexed-power-law": 30.0,
@@ -89,6 +91,9 @@ _COSTS = {
     "ridge-penalty": 37.0,
     "ridge-samples": 75.0,
     "ridge-stability": 25.0,
+    "semantic-transition": 40.0,
+    "several-relevant": 35.0,
+    "sign-labels": 35.0,
     "softmax-decay": 12.0,
     "softmax-landscape": 8.0,
     "softmax-length": 25.0,
@@ -120,8 +125,8 @@ def figures() -> dict[str, Figure]:
     """Return all figures by id; importing the modules of `needlepoint.papers` registers them."""
     import needlepoint.papers as here
 
-    for module in pkgutil.iter_modules(here.__path__):
-        importlib.import_module(f"needlepoint.papers.{module.name}")
+    for module in pkgutil.walk_packages(here.__path__, "needlepoint.papers."):
+        importlib.import_module(module.name)
     return dict(_FIGURES)
 
 

@@ -84,7 +84,7 @@ def doubt_panels(
         for axis, panel in zip(line_of_axes, row, strict=False):
             for curve in panel.curves:
                 doubtful |= not all(curve.trusted)
-                named[curve.label] = _draw(axis, curve)
+                named[curve.label] = draw_curve(axis, curve)
             axis.set(xscale="log", title=panel.title, xlabel=xlabel)
             axis.set_ylim(*limits)
             if ticks and panel.curves:
@@ -112,7 +112,8 @@ def _top(shown: Sequence[Sequence[DoubtPanel]]) -> float:
     return 1.05 * max([*filter(np.isfinite, (*lines, *points)), 1e-9])
 
 
-def _draw(axis: Any, curve: DoubtCurve) -> Any:
+def draw_curve(axis: Any, curve: DoubtCurve) -> Any:
+    """Draw a curve with its measured points; return what stands for it in a legend."""
     colour = COLOURS[curve.colour % len(COLOURS)]
     x, y, trusted = np.asarray(curve.x), np.asarray(curve.y), np.asarray(curve.trusted, dtype=bool)
     for piece, solid in segments(curve.trusted):

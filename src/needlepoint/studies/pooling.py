@@ -52,8 +52,8 @@ def _pool(estimates: Sequence[Estimate]) -> Estimate:
 
 
 def _overlaps(parts: Sequence[Measurement]) -> dict[str, Any]:
-    found = [p.overlaps for p in parts]
-    if found[0] is None or any(o is None for o in found):
+    found = [p.overlaps for p in parts if p.overlaps is not None]
+    if len(found) < len(parts):
         return {}
     rows = [dict(o.items()) for o in found]
     columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}

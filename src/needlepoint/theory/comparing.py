@@ -42,6 +42,6 @@ def _realised(prediction: Prediction, measurement: Measurement, progress: Progre
     if measurement.spectrum is None or not measurement.values:
         return None
     load_rules(prediction.task, prediction.learner)
-    specs = prediction.resolved or (prediction.task, prediction.model, prediction.learner)
-    rule = rules().get(("realise", *map(type, specs)))
-    return None if rule is None else rule(*specs, prediction, measurement, progress)
+    task, model, learner = prediction.resolved or (prediction.task, prediction.model, prediction.learner)
+    rule = rules().get(("realise", type(task), type(model), type(learner)))
+    return None if rule is None else rule(task, model, learner, prediction, measurement, progress)

@@ -16,8 +16,8 @@ from needlepoint.losses import Loss
 from needlepoint.models.fields import FieldModel
 from needlepoint.tasks.sequence import SequenceTask
 from needlepoint.theory.fields.symmetry import patterns, task_parity
+from needlepoint.theory.fields.values import TRIES, labels, log_tilts, outputs
 
-_TRIES = 5
 _CLOSE = 1e-9
 
 Checked = tuple[Template, Template, Template]
@@ -114,33 +114,28 @@ def _check_task(task: SequenceTask) -> None:
         raise InvalidParameter(f"{name}.log_tilt: it returned shape {tilted.shape}; return one number for the place.")
     rng = np.random.default_rng(1)
     count = task.places()
-    total = np.zeros(_TRIES)
-    normals, noises = rng.standard_normal((_TRIES, tokens, S)), rng.standard_normal(_TRIES)
+    total = np.zeros(TRIES)
+    normals, noises = rng.standard_normal((TRIES, tokens, S)), rng.standard_normal(TRIES)
     depends = False
     for p in range(count):
         at = task.place_at(p)
         if np.any(np.asarray(at.spread) <= 0):
             raise InvalidParameter(f"{name}.spread: it returned {np.asarray(at.spread)}; a spread is positive.")
         fields = np.asarray(at.shift) + np.asarray(at.spread)[:, None] * normals
-        label = np.stack([np.asarray(task.labelled(jnp.asarray(f), p, e)) for f, e in zip(fields, noises, strict=True)])
+        label = labels(task, fields, p, noises)
         if not np.all(np.isfinite(label)):
             raise InvalidParameter(f"{name}.label: it returned {label[~np.isfinite(label)][0]} for ordinary fields.")
-        tilt = np.array([float(task.log_tilt(task.named(jnp.asarray(f)), p)) for f in fields])
+        tilt = log_tilts(task, fields, p)
         total += np.exp(tilt) / count
         redrawn = np.where(task.seen_at(p), fields, rng.standard_normal(fields.shape))
-        again = np.stack(
-            [np.asarray(task.labelled(jnp.asarray(f), p, e)) for f, e in zip(redrawn, noises, strict=True)]
-        )
-        retilt = np.array([float(task.log_tilt(task.named(jnp.asarray(f)), p)) for f in redrawn])
+        again, retilt = labels(task, redrawn, p, noises), log_tilts(task, redrawn, p)
         if not _same(label, again) or not _same(np.exp(tilt), np.exp(retilt)):
             what = "label" if not _same(label, again) else "log_tilt"
             raise InvalidParameter(
                 f"{name}.seen: {what} changes with fields that are not seen at place {p}; name every teacher and token "
                 "that label and log_tilt look at."
             )
-        moved = np.stack(
-            [np.asarray(task.labelled(jnp.asarray(f), p, e)) for f, e in zip(-0.3 * fields, noises, strict=True)]
-        )
+        moved = labels(task, -0.3 * fields, p, noises)
         depends = depends or not _same(label, moved)
     if not depends:
         raise InvalidParameter(f"{name}.label: it does not depend on the fields, so that there is nothing to learn.")
@@ -150,7 +145,7 @@ def _check_task(task: SequenceTask) -> None:
             f"the {count} places, not to 1; add log(places) to a log-probability."
         )
     if task.exchangeable and count > 1:
-        _check_exchange(task, fields=normals[0], noise=float(noises[0]))
+        _check_exchange(task, normals, noises)
 
 
 def _tilt(task: SequenceTask, fields: Any, place: Any) -> Any:
@@ -162,7 +157,7 @@ def _whole(task: SequenceTask, method: str, place: Any) -> Any:
     return at.shift if method == "shift" else at.spread
 
 
-def _check_exchange(task: SequenceTask, fields: np.ndarray, noise: float) -> None:
+def _check_exchange(task: SequenceTask, fields: np.ndarray, noises: np.ndarray) -> None:
     """Check that place p is place 0 with tokens 0 and p exchanged."""
     first = task.place_at(0)
     for p in range(1, task.places()):
@@ -172,8 +167,7 @@ def _check_exchange(task: SequenceTask, fields: np.ndarray, noise: float) -> Non
         same = _same(np.asarray(at.shift)[order], np.asarray(first.shift))
         same &= _same(np.asarray(at.spread)[order], np.asarray(first.spread))
         same &= np.array_equal(task.seen_at(p)[order], task.seen_at(0))
-        mine, theirs = jnp.asarray(fields[order]), jnp.asarray(fields)
-        same &= _same(np.asarray(task.labelled(theirs, p, noise)), np.asarray(task.labelled(mine, 0, noise)))
+        same &= _same(labels(task, fields, p, noises), labels(task, fields[:, order], 0, noises))
         if not same:
             raise InvalidParameter(
                 f"{type(task).__name__}: place {p} is not place 0 with two tokens exchanged; write exchangeable = "
@@ -200,21 +194,20 @@ def _check_model(task: SequenceTask, model: FieldModel) -> None:
     if out.dtype != np.float64:
         raise InvalidParameter(f"{name}.output: it returned {out.dtype}; compute in float64 (no casts).")
     rng = np.random.default_rng(2)
-    fields = rng.standard_normal((_TRIES, tokens, P))
-    output = jax.vmap(lambda f: jnp.asarray(model.outputs(f)))
-    values = np.asarray(output(jnp.asarray(fields)))
+    fields = rng.standard_normal((TRIES, tokens, P))
+    values = outputs(model, fields)
     if not np.all(np.isfinite(values)):
         raise InvalidParameter(f"{name}.output: it returned {values[~np.isfinite(values)][0]} for ordinary fields.")
     if model.linear:
         z = np.array([g in model.linear for g in model.group_of])
-        at = [np.asarray(output(jnp.asarray(np.where(z, a * fields, fields)))) for a in (0.0, 1.0, 3.0)]
+        at = [outputs(model, np.where(z, a * fields, fields)) for a in (0.0, 1.0, 3.0)]
         if not _same(at[2] - at[0], 3 * (at[1] - at[0])):
             raise InvalidParameter(
                 f"{name}.linear: the output is not linear in {', '.join(model.linear)}; leave these names out."
             )
     order = rng.permutation(tokens)
     if task.exchangeable and task.places() > 1 and not out.shape:
-        moved = np.asarray(output(jnp.asarray(fields[:, order])))
+        moved = outputs(model, fields[:, order])
         if not _same(values, moved):
             raise InvalidParameter(
                 f"{name}.output: it changes when the tokens are permuted, so that all places are not alike; give the "
@@ -244,9 +237,14 @@ def kinked(model: Template, tokens: int) -> bool:
     def along(t: Any) -> Any:
         return jnp.sum(jnp.asarray(spec.outputs(jnp.asarray(a) + t * jnp.asarray(b))))
 
+    def derivatives(t: Any) -> tuple[Any, Any]:
+        def slope(t: Any) -> Any:
+            return jax.jvp(along, (t,), (jnp.ones_like(t),))[1]
+
+        return jax.jvp(slope, (t,), (jnp.ones_like(t),))
+
     grid = np.linspace(-3, 3, 241)
-    first = np.asarray(jax.vmap(jax.grad(along))(grid))
-    second = np.asarray(jax.vmap(jax.grad(jax.grad(along)))(grid))
+    first, second = (np.asarray(x) for x in jax.jit(jax.vmap(derivatives))(grid))
     h = grid[1] - grid[0]
     jumps = np.abs(np.diff(first) - h * (second[1:] + second[:-1]) / 2)
     return bool(np.max(jumps) > 0.05 * (np.max(np.abs(first)) + 1e-300) and np.median(jumps) < 0.05 * np.max(jumps))

@@ -22,6 +22,10 @@ from needlepoint.theory.fields.law import Kind, Numbers, Sequences, fields
 SETTLED = 1e-9
 """Newton steps end where every coordinate moves by less than this, relative to 1 + the largest."""
 
+ROUNDING = 1e-14
+"""A step may raise the envelope by this share of it. Closer to the minimum than 1e-8 the envelope is constant up to
+rounding; without this a few samples of a block would be retried there to the last step, and all others with them."""
+
 
 class Split(NamedTuple):
     """Columns that are searched over (x), and those that are eliminated (z)."""
@@ -109,19 +113,21 @@ def descend(
     positive; a step that would increase the envelope is retried shorter."""
     seq = fields(kind, numbers, M, Q, base)
 
-    def height(chi: Array) -> Array:
-        return at(kind, numbers, V, seq, chi).height
+    def slope(chi: Array) -> tuple[Array, Array]:
+        def total(c: Array) -> tuple[Array, Array]:
+            height = at(kind, numbers, V, seq, c).height
+            return jnp.sum(height), height
 
-    def slope(chi: Array) -> Array:
-        return jax.grad(lambda c: jnp.sum(height(c)))(chi)
+        return jax.grad(total, has_aux=True)(chi)
 
     units = jnp.eye(start.shape[0])
 
-    def newton(chi: Array) -> Array:
-        here, bend = jax.vmap(
+    def newton(chi: Array) -> tuple[Array, Array]:
+        """Return the envelope and Newton's step, both from one evaluation."""
+        (here, height), (bend, _) = jax.vmap(
             lambda e: jax.jvp(slope, (chi,), (jnp.broadcast_to(e[:, None], chi.shape),)), out_axes=(None, 0)
         )(units)
-        return -solve_positive(bend, here)
+        return height, -solve_positive(bend, here)
 
     def size(chi: Array, move: Array) -> Array:
         return jnp.max(jnp.abs(move), axis=0) / (1 + jnp.max(jnp.abs(chi), axis=0))
@@ -129,26 +135,19 @@ def descend(
     def step(state: Any) -> Any:
         count, chi, value, move, fraction = state
         new = chi + fraction * move
-        new_value = height(new)
-        lower = new_value <= value
-        chi, value = jnp.where(lower, new, chi), jnp.where(lower, new_value, value)
-        fraction = jnp.where(lower, jnp.minimum(1.0, 4 * fraction), fraction / 4)
-        # far down a step no longer lowers the envelope because of rounding: it has ended there
-        return count + 1, chi, value, newton(chi), fraction
+        new_value, new_move = newton(new)
+        lower = (new_value <= value + ROUNDING * jnp.abs(value)) | (count < 0)
+        chi, value, move = (jnp.where(lower, a, b) for a, b in ((new, chi), (new_value, value), (new_move, move)))
+        return count + 1, chi, value, move, jnp.where(lower, jnp.minimum(1.0, 4 * fraction), fraction / 4)
 
     def unsettled(state: Any) -> Any:
         count, chi, _, move, fraction = state
-        return (count < steps) & jnp.any((size(chi, move) > SETTLED) & (fraction > 1e-6))
+        return (count < 0) | ((count < steps) & jnp.any((size(chi, move) > SETTLED) & (fraction > 1e-6)))
 
-    state = (0, start, height(start), newton(start), jnp.ones(start.shape[1]))
-    _, chi, value, move, _ = jax.lax.while_loop(unsettled, step, state)
+    # round -1 moves nowhere and looks at the start: so the kernel has the envelope's derivatives only once
+    still = (-1, start, jnp.zeros(start.shape[1]), jnp.zeros_like(start), jnp.ones(start.shape[1]))
+    _, chi, value, move, _ = jax.lax.while_loop(unsettled, step, still)
     return Descended(chi, value, size(chi, move))
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def mean_height(kind: Kind, numbers: Numbers, M: Array, Q: Array, V: Array, base: Array, chi: Array) -> Array:
-    """Return the mean envelope at searched fields `chi` (freedom, n)."""
-    return jnp.mean(at(kind, numbers, V, fields(kind, numbers, M, Q, base), chi).height)
 
 
 class Averages(NamedTuple):
@@ -171,15 +170,19 @@ def averages(
     included. `share` (n,) is the weight of the `rival` minimum.
     """
 
+    # both minima are columns of one array, so that the kernel has the envelope's derivatives only once
+    both, weights = jnp.concatenate([chi, rival], axis=1), jnp.concatenate([1 - share, share]) / len(share)
+
     def phi(M: Array, Q: Array, V: Array) -> tuple[Array, Array]:
         seq = fields(kind, numbers, M, Q, base)
-        low, other = (at(kind, numbers, V, seq, c) for c in (chi, rival))
+        seq = seq._replace(
+            **{name: jnp.concatenate([x, x], axis=-1) for name, x in seq._asdict().items() if name != "spread"}
+        )
+        found = at(kind, numbers, V, seq, both)
         _, model, loss = kind.bound(numbers)
-        costs = [
-            jax.vmap(lambda y, f: loss.cost(y, model.outputs(f)), -1)(seq.y, found.fields) for found in (low, other)
-        ]
-        envelope = jnp.mean(seq.weight * ((1 - share) * low.height + share * other.height))
-        return envelope, jnp.mean(seq.weight * ((1 - share) * costs[0] + share * costs[1]))
+        costs = jax.vmap(lambda y, f: loss.cost(y, model.outputs(f)), -1)(seq.y, found.fields)
+        weight = seq.weight * weights
+        return jnp.sum(weight * found.height), jnp.sum(weight * costs)
 
     (envelope, loss), (by_M, by_Q, by_V) = jax.value_and_grad(phi, argnums=(0, 1, 2), has_aux=True)(M, Q, V)
     return Averages(by_M, (by_Q + by_Q.T) / 2, (by_V + by_V.T) / 2, envelope, loss)

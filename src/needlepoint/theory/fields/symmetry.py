@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import itertools
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.models.fields import FieldModel
 from needlepoint.tasks.sequence import SequenceTask
 from needlepoint.theory.fields.order import Pattern
+from needlepoint.theory.fields.values import TRIES, labels, log_tilts, outputs
 
 _CLOSE = 1e-9
-_TRIES = 4
 
 
 def patterns(task: SequenceTask, model: FieldModel) -> list[Pattern]:
@@ -52,11 +50,9 @@ def model_parity(model: FieldModel, task: SequenceTask, flip: tuple[str, ...]) -
     """Return -1 if these columns' change of sign changes the output's sign, 1 if it leaves it; else refuse."""
     signs = np.array([-1.0 if g in flip else 1.0 for g in model.group_of])
     rng = np.random.default_rng(0)
-    fields = rng.standard_normal((_TRIES, task.tokens, len(signs)))
-    output = jax.vmap(lambda f: jnp.asarray(model.outputs(f)))
-    return _parity(
-        output(fields * signs), output(fields), f"{type(model).__name__}.flips: changing the signs of {flip}"
-    )
+    fields = rng.standard_normal((TRIES, task.tokens, len(signs)))
+    where = f"{type(model).__name__}.flips: changing the signs of {flip}"
+    return _parity(outputs(model, fields * signs), outputs(model, fields), where)
 
 
 def task_parity(task: SequenceTask, flip: tuple[str, ...]) -> int:
@@ -64,19 +60,17 @@ def task_parity(task: SequenceTask, flip: tuple[str, ...]) -> int:
     where = f"{type(task).__name__}.flips: changing the signs of {flip}"
     signs = np.array([-1.0 if t in flip else 1.0 for t in task.teachers])
     rng = np.random.default_rng(0)
-    fields = rng.standard_normal((_TRIES, task.tokens, len(signs)))
-    noise = rng.standard_normal(_TRIES)
+    fields = rng.standard_normal((TRIES, task.tokens, len(signs)))
+    noise = rng.standard_normal(TRIES)
     parities = set()
     for place in range(task.places()):
         shift = np.asarray(task.place_at(place).shift)
         if np.any(shift[:, signs < 0]):
             raise InvalidParameter(f"{where} changes the tokens' means (shift); leave this flip out.")
-        label = jax.vmap(lambda f, e, p=place: jnp.asarray(task.labelled(f, p, e)))
-        tilt = jax.vmap(lambda f, p=place: jnp.asarray(task.log_tilt(task.named(f), p), float))
-        if not _near(tilt(fields), tilt(fields * signs)):
+        if not _near(log_tilts(task, fields, place), log_tilts(task, fields * signs, place)):
             raise InvalidParameter(f"{where} changes the weights of the places (log_tilt); leave this flip out.")
-        old = label(fields, noise)
-        ways = {-1: label(fields * signs, -noise), 1: label(fields * signs, noise)}
+        old = labels(task, fields, place, noise)
+        ways = {p: labels(task, fields * signs, place, p * noise) for p in (-1, 1)}
         parities.add(next((p for p, new in ways.items() if _near(new, p * old)), 0))
     if len(parities) > 1 or 0 in parities:
         raise InvalidParameter(f"{where} neither changes the label's sign nor leaves it; leave this flip out.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -43,15 +44,16 @@ def learning_exponents(task: Spec) -> Exponents:
     """
     if not routes("exponents", task=task):
         raise NoTheory(f"{task!r}: exponents are known for AttentionIndexed with a PowerLaw target.")
-    return the("exponents", task=task)(task.target, task.noise_var)
+    return the("exponents", task=task)(task)
 
 
 @route("exponents", task=AttentionIndexed, when=lambda task: isinstance(task.target, PowerLaw))
-def _exponents(target: PowerLaw, noise_var: float) -> Exponents:
+def _exponents(task: AttentionIndexed) -> Exponents:
+    target = cast("PowerLaw", task.target)
     gamma = target.exponent
     if gamma <= 0.5:
         raise NoTheory(f"{target!r}: exponents need an exponent above 1/2 (below, the small eigenvalues dominate).")
-    if noise_var > 0:
+    if task.noise_var > 0:
         return Exponents(-1 + 1 / (2 * gamma), 1 / (2 * gamma))
     return Exponents(1 - 2 * gamma, 1.0)
 
@@ -94,11 +96,12 @@ def recovered_directions(task: Spec, model: Spec, learner: Spec, *, seed: int = 
     if not isinstance(learner, Ridge):
         raise InvalidParameter(f"{learner!r}: directions are those of the matrix that Ridge learns.")
     found = predict(task, model, learner, seed=seed, throw=False).conjugates
-    return the("directions", task=task)(task.target, found)
+    return the("directions", task=task)(task, found)
 
 
 @route("directions", task=AttentionIndexed, when=lambda task: isinstance(task.target, PowerLaw | Eigenvalues))
-def _directions(target: PowerLaw | Eigenvalues, found: Mapping[str, float]) -> Directions:
+def _directions(task: AttentionIndexed, found: Mapping[str, float]) -> Directions:
+    target = cast("PowerLaw | Eigenvalues", task.target)
     noise, cut, scale = (found[name] for name in ("noise", "cut", "scale"))
     values = np.sort(target.eigenvalues())[::-1]
     seen = values[values > noise]

@@ -9,10 +9,10 @@ import pytest
 
 import needlepoint as ndl
 from needlepoint.channels import elementwise
+from needlepoint.core.routes import routes
 from needlepoint.numerics.precision import float64
 from needlepoint.theory.location.moments import kernels as kernel_moments
 from needlepoint.theory.location.moments import sampled as sampled_moments
-from needlepoint.theory.location.population.risk import routes
 
 INF = math.inf
 TASKS = [
@@ -90,7 +90,7 @@ def test_errors_of_a_function_without_structure_are_honest():
         return jax.nn.softmax(scores)
 
     rng, inside, model = np.random.default_rng(1), 0, ndl.KeyValueAttention(mine)
-    assert list(routes(TASKS[0], model)) == ["qmc", "fields"]
+    assert [one.name for one in routes("excess risk", task=TASKS[0], model=model)] == ["qmc", "fields"]
     for task in (*TASKS, *TASKS):
         k, v = rng.standard_normal(3), rng.standard_normal(4)
         at = ndl.Overlaps(k[0], v[1], v[0], k[1], float(k @ v[:3]), float(k @ k), float(v @ v))

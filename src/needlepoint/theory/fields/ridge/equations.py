@@ -24,10 +24,12 @@ from needlepoint.theory.fields.order import Conjugates, Order, Pattern
 
 class Minima(NamedTuple):
     """Searched fields at the lowest minimum and at the next lowest (the same if there is none), both (freedom, n), the
-    difference of their envelopes (n,), infinite if there is no rival, and the last step of the search (n,)."""
+    envelope at the lowest (n,), its difference from the next (n,), infinite if there is no rival, and the last step of
+    the search (n,)."""
 
     chi: np.ndarray
     rival: np.ndarray
+    height: np.ndarray
     gap: np.ndarray
     left: np.ndarray
 
@@ -149,11 +151,12 @@ def minima(kind: Kind, numbers: Numbers, order: Order, base: Array, near: Minima
         chi, rival, _ = _two_lowest(np.stack([r.chi for r in rough]), np.stack([r.height for r in rough]))
     else:
         chi, rival = near.chi, near.rival
-    fine = [descend(start, ACCURACY.fine) for start in (chi, rival)]
+    several = not np.array_equal(chi, rival)
+    fine = [descend(start, ACCURACY.fine) for start in ((chi, rival) if several else (chi,))]
     chi, rival, gap = _two_lowest(np.stack([f.chi for f in fine]), np.stack([f.height for f in fine]))
     heights = np.stack([f.height for f in fine])
     left = np.take_along_axis(np.stack([f.left for f in fine]), np.argmin(heights, axis=0)[None], axis=0)[0]
-    return Minima(chi, rival, gap, left)
+    return Minima(chi, rival, np.min(heights, axis=0), gap, left)
 
 
 def _starts(kind: Kind, numbers: Numbers, order: Order, base: Array) -> list[np.ndarray]:
@@ -190,7 +193,7 @@ def _averages(kind: Kind, numbers: Numbers, order: Order, base: Array, low: Mini
     none = np.zeros_like(low.gap)
     if not np.any(np.isfinite(low.gap)):
         return envelope.averages(kind, numbers, *order, base, low.chi, low.chi, none)
-    width = ACCURACY.softening * float(envelope.mean_height(kind, numbers, *order, base, low.chi))
+    width = ACCURACY.softening * float(np.mean(low.height))
     share = 1 / (1 + np.exp(np.minimum(low.gap / width, 700.0)))
     return envelope.averages(kind, numbers, *order, base, low.chi, low.rival, share)
 

@@ -109,6 +109,18 @@ def wanted_starts(start: str) -> tuple[str, ...]:
     return {"both": ("uninformed", "informed"), "random": ("uninformed",), "informed": ("informed",)}[start]
 
 
+def followed(solution: Solution, alpha: float, tol: float | None = None) -> Solution | None:
+    """Return the solution at another alpha that the flow of the equations leads to from this one, with its stability;
+    None if it leads to no point that it holds."""
+    finer = ACCURACY.coarse + ACCURACY.finer[-1]
+    equations = replace(solution.equations, alpha=alpha, log2_points=finer, scrambles=1)
+    place = settled(equations, solution.start, solution.x)
+    if not place.held:
+        return None
+    found = _refined(place, tol)
+    return replace(found, stability=judge(found.equations, found.rows)) if found.solved else found
+
+
 def _places(coarse: Equations, starts: dict[str, np.ndarray]) -> list[Found]:
     """Return the distinct fixed points that the starts lead to; unstable or unsolved ones only if there are no
     others."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from needlepoint.numerics.arrays import Array
@@ -77,29 +76,46 @@ def breaking(equations: Equations, order: Order) -> float:
 class Responses(NamedTuple):
     """Means of G (x) G, (P, P, P, P), and of minus the trace of G over tokens, (P, P)."""
 
-    square: Array
-    trace: Array
+    square: np.ndarray
+    trace: np.ndarray
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _responses(kind: Kind, numbers: Numbers, M: Array, Q: Array, V: Array, base: Array, chi: Array) -> Responses:
-    r"""eq:field-replicon. Return $E\sum_{ll'}s_l^2s_{l'}^2G_{ll'}\otimes G_{ll'}$ and $-E\sum_ls_l^2G_{ll}$ with $G =
-    -(1 + HK)^{-1}H$, $H$ the Hessian of the loss in the fields at the minimum, $K = \mathrm{diag}(s_l^2)\otimes V$."""
+def _hessians(
+    kind: Kind, numbers: Numbers, M: Array, Q: Array, V: Array, base: Array, chi: Array
+) -> tuple[Array, Array, Array]:
+    """Return the Hessians of the loss in the fields at the minimum, (n, tokens P, tokens P), the weights of the
+    sequences (n,) and the spreads (tokens,)."""
     seq = fields(kind, numbers, M, Q, base)
     _, model, loss = kind.bound(numbers)
-    tokens, P = kind.tokens, kind.columns
-    size = tokens * P
     lam = envelope.at(kind, numbers, V, seq, chi).fields
-    s2 = seq.spread**2
-    K = jnp.einsum("lm,pq->lpmq", jnp.diag(s2), V).reshape(size, size)
+    shape = (kind.tokens, kind.columns)
 
     def one(y: Array, lam: Array) -> Array:
-        H = jax.hessian(lambda f: loss.cost(y, model.outputs(f.reshape(tokens, P))))(lam.ravel())
-        return -jnp.linalg.solve(jnp.eye(size) + H @ K, H).reshape(tokens, P, tokens, P)
+        return jax.hessian(lambda f: loss.cost(y, model.outputs(f.reshape(shape))))(lam.ravel())
 
-    G = jax.vmap(one, -1, -1)(seq.y, lam)
-    square = jnp.einsum("l,m,lpmqn,lrmsn,n->prqs", s2, s2, G, G, seq.weight) / base.shape[-1]
-    return Responses(square, -jnp.einsum("l,lplqn,n->pq", s2, G, seq.weight) / base.shape[-1])
+    return jax.vmap(one, (-1, -1))(seq.y, lam), seq.weight, seq.spread
+
+
+def _responses(kind: Kind, numbers: Numbers, order: Order, base: Array, chi: np.ndarray) -> Responses:
+    r"""eq:field-replicon. Return $E\sum_{ll'}s_l^2s_{l'}^2G_{ll'}\otimes G_{ll'}$ and $-E\sum_ls_l^2G_{ll}$ with $G =
+    -(1 + HK)^{-1}H$, $H$ the Hessian of the loss in the fields at the minimum, $K = \mathrm{diag}(s_l^2)\otimes V$.
+
+    The small systems are solved outside of the kernel: within it they would take seconds to compile.
+    """
+    H, weight, spread = (np.asarray(x) for x in _hessians(kind, numbers, *order, base, chi))
+    n, tokens, P = len(H), kind.tokens, kind.columns
+    if not np.all(np.isfinite(H)):
+        return Responses(np.full((P, P, P, P), np.nan), np.full((P, P), np.nan))
+    K = np.kron(np.diag(spread**2), order.V)
+    G = -np.linalg.solve(np.eye(tokens * P) + H @ K, H).reshape(n, tokens, P, tokens, P)
+    scaled = G * (spread**2)[:, None, None, None] * (spread**2)[:, None]
+    # rows and columns of the operator are pairs of columns: (l m) is summed over with the sequences
+    flat = np.moveaxis(scaled, (2, 4), (0, 1)).reshape(P * P, -1)
+    weighted = np.moveaxis(G * weight[:, None, None, None, None], (2, 4), (0, 1)).reshape(P * P, -1)
+    square = (flat @ weighted.T / n).reshape(P, P, P, P)  # [p, q, r, s] = E sum s_l^2 s_m^2 G_lpmq G_lrms
+    trace = -np.einsum("nlplq,n,l->pq", G, weight, spread**2) / n
+    return Responses(np.moveaxis(square, 2, 1), trace)
 
 
 def judge(equations: Equations, rows: list[Order]) -> Stability:
@@ -114,7 +130,7 @@ def judge(equations: Equations, rows: list[Order]) -> Stability:
             blocks = normals(kind.normals, level, equations.scrambles, equations.seed)[i]
             for base in blocks:
                 low = minima(kind, numbers, order, base)
-                found = _responses(kind, numbers, *order, base, low.chi)
+                found = _responses(kind, numbers, order, base, low.chi)
                 means = envelope.averages(kind, numbers, *order, base, low.chi, low.chi, np.zeros_like(low.gap))
                 part = probability / len(blocks)
                 square = square + part * np.asarray(found.square)

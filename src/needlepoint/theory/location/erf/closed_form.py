@@ -11,7 +11,6 @@ from needlepoint.channels.elementwise import constants as constants
 from needlepoint.core.routes import route
 from needlepoint.models.activations import Erf
 from needlepoint.numerics.erf_moments import erf_mean, erf_square_mean
-from needlepoint.theory.location.moments.weight_moments import rounding_of_shifted as rounding  # noqa: F401
 
 
 class WeightMoments(NamedTuple):

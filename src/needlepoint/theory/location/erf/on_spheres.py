@@ -23,6 +23,7 @@ from needlepoint.numerics.minimise import minimise
 from needlepoint.tasks.single_location import SpikedSLR
 from needlepoint.theory.location.erf import closed_form as erf_closed_form
 from needlepoint.theory.location.erf.accuracy import ACCURACY
+from needlepoint.theory.location.moments.weight_moments import rounding_of_shifted
 
 
 def best_on_sphere(
@@ -50,7 +51,7 @@ def best_on_sphere(
         if value_and_grad(shrunk)[0] <= best.value * (1 + 1e-14):
             status, notes = Status.UNBOUNDED, ("the infimum, approached as the scale goes to 0: constant weights.",)
             value = min(value, value_and_grad(least)[0] * unit)
-    excess = Estimate(value, erf_closed_form.rounding(task, overlaps, value) + best.value_error * unit)
+    excess = Estimate(value, rounding_of_shifted(task, overlaps, value) + best.value_error * unit)
     return Prediction(
         task,
         model,

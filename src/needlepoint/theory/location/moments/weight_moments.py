@@ -88,7 +88,7 @@ _SIZE = 32 * np.finfo(float).eps
 
 
 def rounding_of_shifted(task: SingleLocation, overlaps: Overlaps, value: float) -> float:
-    """Return the rounding error of eq:field-risk and of eq:erf-risk, from the size of their terms: (m theta)^2, gamma^2,
+    """Return the rounding error of eq:field-risk and eq:erf-risk, from the size of their terms: (m theta)^2, gamma^2,
     E[L-1] q_v and E[(L-1)(L-2)] rho^2.
     """
     law = task.length_moments()

@@ -75,8 +75,9 @@ def excess_risk(task: Spec, model: Spec, overlaps: Overlaps | FieldOverlaps, met
         )
     known = len(available) > 1  # routes for this task and model alone
     if method is not None and method not in available:
-        raise UnknownName(f"method for {type(model.activation if known else task).__name__}", method, available)
-    asked = _asked if known else _declared
+        what = getattr(model, "activation", task) if known else task
+        raise UnknownName(f"method for {type(what).__name__}", method, available)
+    asked: Callable[..., Any] = _asked if known else _declared
     return available[method or next(iter(available))](task, model, asked(task, model, overlaps))
 
 
@@ -140,7 +141,7 @@ _closed_kernel = jax.jit(erf_closed_form.excess_risk)
 @route("excess risk", task=SpikedSLR, model=KeyValueAttention, activation=Erf)
 def _closed(task: SpikedSLR, model: KeyValueAttention, overlaps: Overlaps) -> Estimate:
     value = float(_closed_kernel(elementwise.constants(task, model), _seven(overlaps)))
-    return Estimate(value, erf_closed_form.rounding(task, overlaps, value))
+    return Estimate(value, weight_moments.rounding_of_shifted(task, overlaps, value))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))
@@ -156,7 +157,7 @@ def _elementwise(task: SpikedSLR, model: KeyValueAttention, overlaps: Overlaps) 
 
     def at(nodes: int) -> tuple[float, float]:
         value = float(_elementwise_kernel(type(model.activation), c, o, nodes))
-        return value, erf_closed_form.rounding(task, overlaps, value)
+        return value, weight_moments.rounding_of_shifted(task, overlaps, value)
 
     return _refined(at, ACCURACY.nodes)
 
@@ -238,12 +239,11 @@ def _kernel(task: SingleLocation, model: KeyValueAttention, overlaps: Overlaps) 
 def qmc(task: SingleLocation, model: KeyValueAttention, overlaps: Overlaps, seed: int = 0) -> Estimate:
     """Return the mean risk over independent scramblings of Sobol points; the error is three standard errors."""
     c = elementwise.constants(task, model)
-    value, error, moments = np.nan, np.inf, None
+    value, error, found = np.nan, np.inf, list[Moments]()
     for log2_points in range(ACCURACY.qmc_points[0], ACCURACY.qmc_points[1] + 1, 2):
         found = sampled_moments.scrambles(
             task, type(model.activation), c, overlaps.key, overlaps.key_sq, log2_points, ACCURACY.scrambles, seed
         )
-        moments = found[0]
         risks = [float(weight_moments.excess_risk(task, m, overlaps)) for m in found]
         value, error = float(np.mean(risks)), 3 * float(np.std(risks, ddof=1) / np.sqrt(ACCURACY.scrambles))
         if ACCURACY.unseen * abs(value) < error <= ACCURACY.qmc_rtol * abs(value) or overlaps.key_sq == 0:
@@ -251,4 +251,4 @@ def qmc(task: SingleLocation, model: KeyValueAttention, overlaps: Overlaps, seed
     if error <= ACCURACY.unseen * abs(value) and overlaps.key_sq > 0:
         # scramblings that agree this well may all have missed an event as rare as one in all the points taken
         error = 3 * (task.label_var + overlaps.value_sq) / (ACCURACY.scrambles * 2 ** ACCURACY.qmc_points[1])
-    return Estimate(value, max(error, weight_moments.rounding(task, overlaps, value, moments)))
+    return Estimate(value, max(error, weight_moments.rounding(task, overlaps, value, found[0])))
