@@ -9,11 +9,11 @@ import pytest
 from scipy import special
 
 import needlepoint as ndl
+from needlepoint.core import specs
 
 KNOWN = ndl.BayesOptimal()
 
 
-@ndl.spec
 class Tilted(ndl.SequenceTask):
     """Three tokens that are not alike. The place shifts its token, and the third one is narrow if it is the place; the
     label has two entries, and its noise is not added."""
@@ -39,7 +39,6 @@ class Tilted(ndl.SequenceTask):
         return jnp.stack([at * (1 + 0.3 * noise), jnp.tanh(at + fields.key[place] + noise)])
 
 
-@ndl.spec
 class Sided(ndl.SequenceTask):
     """The second of two places is the likelier the larger the first token's key is; both have shifts of their own."""
 
@@ -61,6 +60,17 @@ class Sided(ndl.SequenceTask):
 
     def label(self, fields, place, noise):
         return jnp.where(place == 0, fields.value[0], -fields.value[1]) + self.noise * noise
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _declared():
+    """The classes of this file have names while it runs."""
+    classes = (Tilted, Sided)
+    for one in classes:
+        ndl.spec(one)
+    yield
+    for one in classes:
+        specs.forget(one.__name__)
 
 
 def agree(found, other):

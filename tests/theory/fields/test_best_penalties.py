@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import needlepoint as ndl
+from needlepoint.core import specs
 from needlepoint.numerics.precision import float64
 from needlepoint.theory.fields.order import Order, Pattern
 from needlepoint.theory.fields.ridge.equations import Equations
@@ -19,7 +20,6 @@ SPIKED = ndl.SpikedSLR(2, 2.0, noise=0.3)
 SOFTMAX, LINEAR = (ndl.KeyValueAttention(a) for a in (ndl.Softmax(), ndl.Linear()))
 
 
-@ndl.spec
 class Plain(ndl.SequenceTask):
     """One token whose value is the label: the task of ordinary ridge regression."""
 
@@ -32,7 +32,6 @@ class Plain(ndl.SequenceTask):
         return fields.value[0] + self.noise * noise
 
 
-@ndl.spec
 class Regression(ndl.FieldModel):
     flips = (("value",),)
 
@@ -43,7 +42,6 @@ class Regression(ndl.FieldModel):
         return fields.value[0]
 
 
-@ndl.spec
 class Opposites(ndl.SequenceTask):
     """Two tokens are shifted along k*, one up and one down; the label is the difference of their values."""
 
@@ -64,7 +62,6 @@ class Opposites(ndl.SequenceTask):
         return (fields.value[0] - fields.value[1]) / np.sqrt(2) + self.noise * noise
 
 
-@ndl.spec
 class Gates(ndl.FieldModel):
     linear = ("value",)
     flips = (("value",),)
@@ -74,6 +71,17 @@ class Gates(ndl.FieldModel):
 
     def output(self, fields):
         return jnp.tanh(fields.key) @ fields.value
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _declared():
+    """The classes of this file have names while it runs."""
+    classes = (Plain, Regression, Opposites, Gates)
+    for one in classes:
+        ndl.spec(one)
+    yield
+    for one in classes:
+        specs.forget(one.__name__)
 
 
 def least_excess(alpha, noise_var):
