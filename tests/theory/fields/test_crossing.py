@@ -32,8 +32,8 @@ class Phases:
             self.x[pattern.name] = ends[lowest]
 
     def at(self, alpha):
-        """Free energy, mean envelope and mean loss of both phases. The free energy is stationary: what is left of a step
-        enters it with its square."""
+        """Free energy, mean envelope and mean loss of both phases. The free energy is stationary: what is left of a
+        step enters it with its square."""
         found = {}
         for name, equations in self.equations.items():
             here, near = replace(equations, alpha=alpha), self.x[name]
