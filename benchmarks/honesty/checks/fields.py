@@ -42,6 +42,13 @@ def _sgd(index: int) -> Question:
     return Question("predict", (task, SOFTMAX, learner), {"method": "fields"})
 
 
+def _bayes(index: int) -> Question:
+    rng, task = _task(index, tokens=2 + index % 3)
+    if index % 4 == 1:  # a spread of its own reveals the place in the limit: nothing but the noise is left
+        task = task.replace(relevant_std=float(rng.uniform(0.3, 2.0)))
+    return Question("predict", (task, None, ndl.BayesOptimal()), {"method": "fields"})
+
+
 def _beside(question: Question, answer: Any) -> Iterator[Row]:
     """Every metric that both rules give, where both trust their answer."""
     tol = answer.excess_risk.error / 4
@@ -57,17 +64,18 @@ def _beside(question: Question, answer: Any) -> Iterator[Row]:
 CHECKS = [
     Check(
         f"fields: {name}",
-        (("SequenceTask", "FieldModel", learner),),
+        (("SequenceTask", model, learner),),
         points,
         "the rules of single-location tasks",
         draw,
         _beside,
         quick,
     )
-    for name, learner, points, draw, quick in (
-        ("ridge", "Ridge", 40, _ridge, (1,)),
-        ("optimum", "Population", 20, _optimum, (0,)),
-        ("flow", "GradientFlow", 20, _flow, (1,)),
-        ("SGD", "OnlineSGD", 20, _sgd, (0,)),
+    for name, model, learner, points, draw, quick in (
+        ("ridge", "FieldModel", "Ridge", 40, _ridge, (1,)),
+        ("optimum", "FieldModel", "Population", 20, _optimum, (0,)),
+        ("flow", "FieldModel", "GradientFlow", 20, _flow, (1,)),
+        ("SGD", "FieldModel", "OnlineSGD", 20, _sgd, (0,)),
+        ("Bayes", "None", "BayesOptimal", 40, _bayes, (0, 1)),
     )
 ]

@@ -108,8 +108,7 @@ def _continued(coarse: Equations, near: Mapping[float, Solution], tol: float, ca
     if not _near(found, settled, close):
         slope = coarse.slope(found.ahead.mean(axis=0))
         found = equations.solve(found.ahead, settled, for_all(slope), most=12, close=close)
-    if not _near(found, settled) and is_quiet(found, settled):
-        # `close` is from the neighbour, whose scramblings may differ much more than these
+    if not _near(found, settled):  # `close` is from the neighbour, whose scramblings may differ much more than these
         closer = CLOSE / 2 * scatter(found.x)
         found = equations.solve(found.ahead, settled, for_all(slope), most=12, close=closer)
     if not _near(found, settled):
