@@ -3,9 +3,10 @@
     python benchmarks/ridge_robustness.py {wide,steep} [settings] [file.jsonl] [checks]
 
 writes a line a setting (resuming where the file ends) and prints the shares; then trains on `checks` of the trusted
-settings, drawn at random, at three sizes each. The wide domain has both tasks and six activations; the steep one has
-linear attention at a large snr, where a plain iteration of the equations diverges, and there the energy is also
-compared with what the equations lead to from random starts.
+settings, drawn at random, at three sizes each, which are written to a file beside it and resumed in the same way. The
+wide domain has both tasks and six activations; the steep one has linear attention at a large snr, where a plain
+iteration of the equations diverges, and there the energy is also compared with what the equations lead to from random
+starts.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import multiprocessing
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -173,8 +175,20 @@ def main() -> None:
             found = [row["index"] for row in rows if row["lower"].get(name)]
             print(f"{len(found)} have {name} points of lower energy among {STARTS} random starts: {found}")
     trusted = sorted(row["index"] for row in rows if row["status"] == "CONVERGED")
-    for index in np.random.default_rng(1).permutation(trusted)[: int(given[3] or 0)]:
-        print(int(index), check(setting(int(index))), flush=True)
+    train(setting, [int(index) for index in np.random.default_rng(1).permutation(trusted)[: int(given[3] or 0)]], path)
+
+
+def train(setting: Callable[[int], Setting], indices: list[int], path: Path) -> None:
+    """Print what theory and training say of these settings; those in the file of trainings are not trained again."""
+    path = path.with_name(f"{path.stem}_trained.jsonl")
+    lines = path.read_text().splitlines() if path.exists() else []
+    known = {row["index"]: row["found"] for row in map(json.loads, lines)}
+    for index in indices:
+        if index not in known:
+            known[index] = check(setting(index))
+            with path.open("a") as file:
+                file.write(json.dumps({"index": index, "found": known[index]}) + "\n")
+        print(index, known[index], flush=True)
 
 
 SIZES = ((60, 48), (120, 32), (240, 24))

@@ -141,6 +141,17 @@ class Equations:
         """
         return self.updated(self.conjugates(self.means(unpack(x))))
 
+    def nearby(self, x: np.ndarray) -> np.ndarray:
+        """Return the same at coordinates so close to those of the last call that minima of sequences are followed from
+        there. It is for differences: the values that these start from are those of a search."""
+        if self.is_cheap:
+            return self.map(x)
+        self._following.append([])
+        try:
+            return self.map(x)
+        finally:
+            self._following.pop()
+
     def updated(self, hat: Conjugate) -> np.ndarray:
         columns: list[Any] = []
         for m, q, V, lam in (
@@ -171,10 +182,11 @@ class Equations:
 
     def settle(self, x: np.ndarray, tol: float, most: int = ACCURACY.settle_steps) -> FixedPoints:
         """Return where the flow of the map leads from `x`: (1, 6) if there is one scrambling, else a row for each."""
-        linearised = linearised_alone if self.scrambles == 1 else linearised_rows
+        alone = self.scrambles == 1
+        linearised = linearised_alone(self.map) if alone else linearised_rows(self.map, nearby=self.nearby)
 
         def iterate(x: np.ndarray, most: int) -> FixedPoints:
-            return settle(linearised(self.map), x, tol=tol, most=most, enough=ACCURACY.jumping_step)
+            return settle(linearised, x, tol=tol, most=most, enough=ACCURACY.jumping_step)
 
         return self._twice(iterate, x, most)
 
@@ -221,12 +233,13 @@ class Equations:
         point of their own while their mean map still has one.
         """
 
-        def pooled(at: np.ndarray) -> np.ndarray:
-            return self.map(np.repeat(at, self.scrambles, axis=0)).mean(axis=0, keepdims=True)
+        def pooled(of_rows: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+            return lambda at: of_rows(np.repeat(at, self.scrambles, axis=0)).mean(axis=0, keepdims=True)
 
         most = ACCURACY.pooled_steps if self.is_cheap else ACCURACY.pooled_steps_dear
-        found = settle(linearised_rows(pooled), x[None], tol=tol, most=most, enough=ACCURACY.jumping_step)
-        slope = linearised_rows(pooled)(found.x)[1][0]
+        linearised = linearised_rows(pooled(self.map), nearby=pooled(self.nearby))
+        found = settle(linearised, x[None], tol=tol, most=most, enough=ACCURACY.jumping_step)
+        slope = linearised(found.x)[1][0]
         steps = self.map(np.repeat(found.x, self.scrambles, axis=0)) - found.x
         away = np.linalg.solve(np.eye(x.size) - slope, steps.T).T
         widen = max(1.0, float(np.max(np.abs(away))) / ACCURACY.linear)
