@@ -55,8 +55,8 @@ def test_slopes_of_followed_minima_are_those_of_searches():
     x = np.repeat(STARTS["informed"][None], SCRAMBLES, axis=0)
     searched, followed = (linearised_rows(ROWS.map, nearby=nearby)(x) for nearby in (None, ROWS.nearby))
     np.testing.assert_array_equal(followed[0], searched[0])  # the values are of a search either way
-    # minima are known to 1e-6, and the values, which are of second order in that, are divided by a step of 1e-3
-    np.testing.assert_allclose(followed[1], searched[1], rtol=0, atol=1e-6)
+    # minima are known to 1e-6, forces follow them by a factor of order one, and differences are over a step of 1e-3
+    np.testing.assert_allclose(followed[1], searched[1], rtol=0, atol=1e-3)
 
 
 @pytest.mark.negative
