@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from needlepoint.core.errors import InvalidParameter, NoTheory, UnknownName, shown
 from needlepoint.core.kinds import is_traced, is_whole
+from needlepoint.core.options import ONE_STEP, REPLICA_SYMMETRIC
 from needlepoint.core.specs import Spec
 
 Key = tuple[str, type, type, type]
@@ -162,6 +163,16 @@ def check_tolerance(verb: str, tol: Any) -> None:
     if tol is not None and not (number and 0 < tol <= sys.float_info.max):
         raise InvalidParameter(
             f"{verb}(tol={shown(tol)}): tol must be > 0 and finite (it bounds a residual or an integral's error)."
+        )
+
+
+def check_ansatz(verb: str, ansatz: Any) -> None:
+    """Check the name of an ansatz; raises InvalidParameter."""
+    known = (REPLICA_SYMMETRIC, ONE_STEP)
+    if not isinstance(ansatz, str) or ansatz not in known:
+        raise InvalidParameter(
+            f"{verb}(ansatz={shown(ansatz)}): ansatz must be one of {', '.join(map(repr, known))} (replica symmetry, or "
+            "one step of its breaking, for Ridge where training has many minima)."
         )
 
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from needlepoint.core.overlaps import FieldOverlaps, Overlaps
 from needlepoint.core.results import Progress, silent
 
+REPLICA_SYMMETRIC, ONE_STEP = "rs", "1rsb"
+"""The ansatz of a prediction: whether minima of the training objective are one state, or many."""
+
 
 @dataclass(frozen=True)
 class PredictionOptions:

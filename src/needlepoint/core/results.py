@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from needlepoint.core.answers.spectra import Spectrum, TrainedSpectrum
+from needlepoint.core.answers.states import States
 from needlepoint.core.errors import shown
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.overlaps import OFF_MANIFOLD, FieldOverlaps, IndexedOverlaps, Overlaps, as_overlaps
@@ -199,6 +200,7 @@ class Prediction(Result):
     doubt       for a flagged prediction, how far off each metric may be, as a share of its value: training in the
                 calibration settings was closer nine times out of ten. Empty where nothing speaks against the
                 prediction, and where no training has calibrated it.
+    states      with ansatz="1rsb", the minima above the ground state
 
     >>> found = ndl.predict(ndl.SpikedSLR(2, snr=2.0), ndl.KeyValueAttention(ndl.Softmax()), ndl.Population())
     >>> found.status.name, f"{found.excess_risk.value:.6f}"
@@ -213,6 +215,7 @@ class Prediction(Result):
     conjugates: Mapping[str, float] = field(default_factory=dict[str, float])
     spectrum: Spectrum | None = None
     doubt: Mapping[str, float] = field(default_factory=dict[str, float])
+    states: States | None = None
 
     def __post_init__(self) -> None:
         """Give equations that were not solved an infinite error and no stability, whichever rule made the result."""
@@ -228,6 +231,8 @@ class Prediction(Result):
         lines = super()._lines()
         if self.stable is not None:
             lines.append(("stable", f"{'yes' if self.stable else 'no'} (replicon {self.replicon:.3g})"))
+        if self.states is not None:
+            lines.append(("states", self.states.text))
         if self.doubt:
             shares = ", ".join(
                 f"{name} by {100 * share:.{0 if share > 0.1 else 1}f} %" for name, share in self.doubt.items()
@@ -248,6 +253,8 @@ class Prediction(Result):
             "spectrum": self.spectrum,
             "doubt": dict(self.doubt),
         }
+        if self.states is not None:
+            more["states"] = self.states
         return plain({**self._head(), **more})
 
 

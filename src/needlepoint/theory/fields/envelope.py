@@ -109,9 +109,13 @@ class Descended(NamedTuple):
 def descend(
     kind: Kind, numbers: Numbers, M: Array, Q: Array, V: Array, base: Array, start: Array, steps: Array
 ) -> Descended:
+    """Return where Newton's method leads in the fields that the normals `base` make, as `descended` does."""
+    return descended(kind, numbers, V, fields(kind, numbers, M, Q, base), start, steps)
+
+
+def descended(kind: Kind, numbers: Numbers, V: Array, seq: Sequences, start: Array, steps: Any) -> Descended:
     """Return where Newton's method leads from `start` (freedom, n) in at most so many steps, with a Hessian made
     positive; a step that would increase the envelope is retried shorter."""
-    seq = fields(kind, numbers, M, Q, base)
 
     def slope(chi: Array) -> tuple[Array, Array]:
         def total(c: Array) -> tuple[Array, Array]:

@@ -77,28 +77,36 @@ class Pattern:
     def pack(self, order: Order) -> np.ndarray:
         """Return the coordinates (k,): M, then the roots of Q - M M^T and of V with logarithms on the diagonal."""
         found = [order.M[self.M]]
-        for matrix in (order.Q - order.M @ order.M.T, order.V):
-            # the difference loses digits where the overlaps are large, and may then not be positive
-            if not np.all(np.isfinite(matrix)):
-                return np.full(self.coordinates, np.nan)
-            values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-            least = max(LEAST_SPREAD**2, ROUNDING * float(np.sum(order.M**2)), ROUNDING * float(values[-1]))
-            upper = np.asarray(np.linalg.qr((vectors * np.sqrt(np.maximum(values, least))).T, mode="r"))
-            root = np.transpose(upper * np.sign(np.diagonal(upper))[:, None])
-            found += [np.log(np.diagonal(root)), root[self.below]]
+        digits = ROUNDING * float(np.sum(order.M**2))
+        # the difference loses digits where the overlaps are large, and may then not be positive
+        found += [self.packed(matrix, digits) for matrix in (order.Q - order.M @ order.M.T, order.V)]
         return np.concatenate(found)
 
+    def packed(self, matrix: np.ndarray, digits: float = 0.0) -> np.ndarray:
+        """Return the coordinates of a positive matrix (P, P) with this pattern: the logarithms of the diagonal of its
+        root, and what is below. Eigenvalues are raised to the least spread, and to what `digits` were lost."""
+        if not np.all(np.isfinite(matrix)):
+            return np.full(len(self.columns) + int(self.below.sum()), np.nan)
+        values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+        least = max(LEAST_SPREAD**2, digits, ROUNDING * float(values[-1]))
+        upper = np.asarray(np.linalg.qr((vectors * np.sqrt(np.maximum(values, least))).T, mode="r"))
+        root = np.transpose(upper * np.sign(np.diagonal(upper))[:, None])
+        return np.concatenate([np.log(np.diagonal(root)), root[self.below]])
+
+    def root(self, x: np.ndarray) -> np.ndarray:
+        """Return the root (P, P), with zeros above its diagonal, of the matrix with these coordinates."""
+        P = len(self.columns)
+        root = np.diag(np.exp(x[:P]))
+        root[self.below] = x[P:]
+        return root
+
     def unpack(self, x: np.ndarray) -> Order:
-        P, below = len(self.columns), int(self.below.sum())
-        first, *rest = np.split(x, np.cumsum([int(self.M.sum()), P, below, P]))
+        count = len(self.columns) + int(self.below.sum())
+        first, *rest = np.split(x, int(self.M.sum()) + count * np.arange(2))
         M = np.zeros(self.M.shape)
         M[self.M] = first
-        matrices = []
-        for diagonal, lower in (rest[:2], rest[2:]):
-            root = np.diag(np.exp(diagonal))
-            root[self.below] = lower
-            matrices.append(root @ root.T)
-        return Order(M, matrices[0] + M @ M.T, matrices[1])
+        Q, V = (root @ root.T for root in map(self.root, rest))
+        return Order(M, Q + M @ M.T, V)
 
     def updated(self, hat: Conjugates, penalties: np.ndarray) -> Order:
         r"""eq:field-equations. Return $V = (r + \hat V)^{-1}$, $M = V\hat m$, $Q = V(\hat m\hat m^\top + \hat q)V$."""
