@@ -171,8 +171,8 @@ def check_ansatz(verb: str, ansatz: Any) -> None:
     known = (REPLICA_SYMMETRIC, ONE_STEP)
     if not isinstance(ansatz, str) or ansatz not in known:
         raise InvalidParameter(
-            f"{verb}(ansatz={shown(ansatz)}): ansatz must be one of {', '.join(map(repr, known))} (replica symmetry, or "
-            "one step of its breaking, for Ridge where training has many minima)."
+            f"{verb}(ansatz={shown(ansatz)}): ansatz must be one of {', '.join(map(repr, known))} (replica symmetry, "
+            "or one step of its breaking, for Ridge where training has many minima)."
         )
 
 

@@ -242,7 +242,7 @@ class Prediction(Result):
 
     def _document(self) -> dict[str, Any]:
         resolved = self.resolved or (self.task, self.model, self.learner)
-        more = {
+        more: dict[str, Any] = {
             "kind": "prediction",
             "resolved": dict(zip(("task", "model", "learner"), resolved, strict=True)),
             "exact": self.exact,

@@ -103,8 +103,9 @@ class StateEquations:
     def hats(self, found: Means) -> Hats:
         """Return the conjugates, with zeros where a symmetry says so."""
         alpha, Q = self.problem.alpha, self.pattern.Q
-        shared = alpha * (found.by_Q + found.by_Q.T) * Q
-        return Hats(-alpha * found.by_M * self.pattern.M, alpha * found.between * Q, alpha * found.within * Q, shared)
+        by_M, by_Q, between, within = (np.asarray(x) for x in found[:4])
+        shared = alpha * (by_Q + by_Q.T) * Q
+        return Hats(-alpha * by_M * self.pattern.M, alpha * between * Q, alpha * within * Q, shared)
 
     def curvatures(self, hat: Hats, x: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         r"""Return $A_0 = r + \hat V_0$, $A = A_0 + x(\hat q_1 - \hat q_0)$ and $\hat q_1 - \hat q_0$; eigenvalues are

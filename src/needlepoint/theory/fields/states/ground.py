@@ -11,7 +11,7 @@ import numpy as np
 from needlepoint.core.estimates import Estimate
 from needlepoint.core.results import Progress, silent
 from needlepoint.core.status import Status
-from needlepoint.numerics.fixed_points import FixedPoints, anderson
+from needlepoint.numerics.fixed_points import FixedPoints, anderson, jacobian
 from needlepoint.theory.fields.envelope import freedom
 from needlepoint.theory.fields.population import estimate, losses, risks
 from needlepoint.theory.fields.states.accuracy import ACCURACY
@@ -61,14 +61,16 @@ class GroundState:
 
 def ground_state(branch: Branch, tol: float | None, progress: Progress = silent) -> GroundState | None:
     """Return the ground state at the end of a branch; None where its x is not found by more points."""
-    assert branch.crossing is not None
-    equations, near = branch.equations, min(branch.points, key=lambda p: abs(math.log(p.x / branch.crossing)))
+    x = branch.crossing
+    assert x is not None
+    equations, near = branch.equations, min(branch.points, key=lambda p: abs(math.log(p.x / x)))
     problem = replace(equations.problem, scrambles=ACCURACY.scrambles)
     direct = _is_direct(equations)
     most = ACCURACY.most_outer if direct else ACCURACY.most_outer_else
     levels = ACCURACY.inner if direct else ACCURACY.inner_else
     outer, inner = next((o, i) for share, o, i in levels if float(near.means.share) >= share)
-    x, start, slope = branch.crossing, np.repeat(near.at[None], ACCURACY.scrambles, axis=0), near.slope
+    start, slope = np.repeat(near.at[None], ACCURACY.scrambles, axis=0), near.slope
+    x = float(np.clip(x, near.x / ACCURACY.around, near.x * ACCURACY.around))
     while True:
         finer = StateEquations(problem, (outer, inner), equations.follows)
         found = _around(finer, x, start, slope, progress)
@@ -104,6 +106,9 @@ def _around(
     for count in range(ACCURACY.most_around):
         near = min(rows, key=lambda row: abs(math.log(row.x / x))).at if rows else start
         found = _solved(equations, x, near, slope)
+        if np.max(found.residual) > ACCURACY.nearly_found:  # the Jacobian is of another x, and of fewer points
+            slope = _slope(equations, x, found.at)
+            found = _solved(equations, x, found.at, slope)
         progress(0.5 + 0.5 * min(1.0, (count + 1) / 4))
         if np.max(found.residual) > ACCURACY.nearly_found or np.mean(found.share) < ACCURACY.share:
             return None
@@ -116,6 +121,12 @@ def _around(
                 sorted(rows, key=lambda row: abs(math.log(row.x / crossing)))[:3], key=lambda r: r.x
             ), crossing
     return None
+
+
+def _slope(equations: StateEquations, x: float, rows: np.ndarray) -> np.ndarray:
+    """Return the Jacobian of the map at the mean of the rows, by the first scrambling."""
+    alone = replace(equations, problem=replace(equations.problem, scrambles=1))
+    return jacobian(lambda at: alone.map(at, x), rows.mean(axis=0))
 
 
 def _rises(low: Rows, high: Rows) -> bool:

@@ -1,9 +1,9 @@
 r"""Means over the states of a sequence: the inner average of one step of replica symmetry breaking.
 
-A sequence's fields have a part that all states share, drawn at the overlaps $Q_0$ between states, and one of covariance
-$Q_1 - Q_0$ in which states differ. A state counts with the weight $e^{-x\mathcal E}$ of its envelope. Logarithms, ratios
-and squares of inner means are biased when these have finitely many points: every one is taken with all of them and with
-the two halves, and $2F - (F_A + F_B)/2$ is free of the first order of that bias.
+A sequence's fields have a part that all states share, drawn at the overlaps $Q_0$ between states, and one of
+covariance $Q_1 - Q_0$ in which states differ. A state counts with the weight $e^{-x\mathcal E}$ of its envelope.
+Logarithms, ratios and squares of inner means are biased when these have finitely many points: every one is taken with
+all of them and with the two halves, and $2F - (F_A + F_B)/2$ is free of the first order of that bias.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Normals(NamedTuple):
 
 class Means(NamedTuple):
     r"""Derivatives of the mean of $\psi_0 = -\frac1x\log\langle e^{-x\mathcal E}\rangle$ by M and by what Q_0 and Q_1
-    share; means of $\sum s^2gg^\top$ with forces averaged over states (`between`) and not (`within`); means of $\psi_0$,
-    of the envelope and of the loss; and the effective share of the inner points."""
+    share; means of $\sum s^2gg^\top$ with forces averaged over states (`between`) and not (`within`); means of
+    $\psi_0$, of the envelope and of the loss; and the effective share of the inner points."""
 
     by_M: Array
     by_Q: Array
@@ -92,8 +92,8 @@ def means(
     search may begin.
 
     `Q` is Q_0, `root` a root of Q_1 - Q_0. The derivative of an envelope by the fields is minus the force, $g =
-    (s^2V)^{-1}(\lambda - \omega)$, so that those of $\psi_0$ are minus its mean over states, pulled back through the law
-    of the shared fields.
+    (s^2V)^{-1}(\lambda - \omega)$, so that those of $\psi_0$ are minus its mean over states, pulled back through the
+    law of the shared fields.
     """
 
     def chunk(given: Any) -> tuple[Means, Low]:
@@ -158,8 +158,8 @@ def _shared(
 
 
 def _spread_out(seq: Sequences, root: Array, inner: Array) -> Sequences:
-    """Return every sequence in all of its states, (..., 2 * inner * c), with the samples of one half and one inner point
-    together."""
+    """Return every sequence in all of its states, (..., 2 * inner * c), with the samples of one half and one inner
+    point together."""
     shape = inner.shape[2:]
 
     def repeated(x: Array) -> Array:
