@@ -74,8 +74,8 @@ def are_apart(minima: Mapping[str, Reached], energy_at_zero: float) -> bool:
 
 
 def notes_on_starts(algorithm: str, unfinished: int, runs: int, repeats: int, means: Mapping[str, float]) -> list[str]:
-    """Return one sentence if runs did not converge, and one if no more than two starts were compared; `means` has the mean of every
-    metric."""
+    """Return one sentence if runs did not converge, and one if the starts compared were two; `means` has the mean of
+    every metric."""
     notes = []
     if unfinished:
         notes.append(f"in {unfinished} of {runs} runs {HOW[algorithm]} stopped before the gradient vanished.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -25,11 +25,15 @@ from needlepoint.simulation.location.risks import attention_errors
 from needlepoint.simulation.location.signs import Signs, fix_sign, seven_overlaps
 from needlepoint.simulation.location.vectors import frames
 from needlepoint.simulation.minima import FITTED, are_apart, descend, lowest, notes_on_starts
-from needlepoint.simulation.starts.lbfgs import descend_together
-from needlepoint.simulation.starts.measures import check_starts, measures, names_of_starts, note_on_search
+from needlepoint.simulation.starts.lbfgs import minima_together
+from needlepoint.simulation.starts.measures import (
+    OF_A_START,
+    check_starts,
+    measures,
+    names_of_starts,
+    note_on_search,
+)
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
-
-_OF_A_START = ("key", "value", "key_sq", "value_sq")  # overlaps that are reported of single starts
 
 
 class Trained(NamedTuple):
@@ -128,7 +132,7 @@ def _of_starts(
 
     def with_overlaps(minimum: Minimum) -> dict[str, float]:
         found = seven_overlaps(teachers, signs.fix_weights(teachers, minimum.weights))
-        return {**measured(minimum), **{name: found[name] for name in _OF_A_START}}
+        return {**measured(minimum), **{name: found[name] for name in OF_A_START}}
 
     fixed = functools.partial(signs.fix_weights, teachers)
     rounding = FITTED * trained.problem.energy_at_zero
@@ -160,17 +164,9 @@ def train(
     names = names_of_starts(learner, starts)
     wanted = {name: teachers if name == "informed" else random[i] for i, name in enumerate(names)}
     if starts > 1:
-        return Trained(problem, teachers, together(problem, wanted))
+        return Trained(problem, teachers, minima_together(problem, wanted, Minimum))
     minimise = amp if learner.algorithm == "amp" else lbfgs
     return Trained(problem, teachers, {name: minimise(problem, weights) for name, weights in wanted.items()})
-
-
-def together(problem: Problem, starts: Mapping[str, np.ndarray]) -> dict[str, Minimum]:
-    """Return the minima of eq:ridge that L-BFGS reaches from each of these weights, in one batch."""
-    weights = np.array(list(starts.values()))
-    ends = descend_together(problem.values_and_gradients, weights, problem.units, problem.tolerance)
-    found = (Minimum(w, float(e), bool(c), int(s)) for w, e, c, s in zip(*ends, strict=True))
-    return dict(zip(starts, found, strict=True))
 
 
 def lbfgs(problem: Problem, weights: np.ndarray) -> Minimum:

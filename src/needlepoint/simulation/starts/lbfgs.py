@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,19 @@ from needlepoint.simulation.starts.memory import Memory
 
 Objective = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 """From weights (starts, P, d) to their values (starts,) and gradients (starts, P, d)."""
+
+
+M = TypeVar("M")
+
+
+class Problem(Protocol):
+    """An objective on a data set, the units of its columns (P, 1), and the gradient at which a minimum is found."""
+
+    @property
+    def units(self) -> np.ndarray: ...
+    @property
+    def tolerance(self) -> float: ...
+    def values_and_gradients(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
 
 
 class Ends(NamedTuple):
@@ -50,6 +63,19 @@ def descend_together(objective: Objective, weights: np.ndarray, units: np.ndarra
             continue
         _step(walk, memory, moving, *scaled(walk.x + walk.length[:, None] * walk.direction))
     return ends
+
+
+def minima_together(
+    problem: Problem, starts: Mapping[str, np.ndarray], made: Callable[[np.ndarray, float, bool, int], M]
+) -> dict[str, M]:
+    """Return the minima of a problem that L-BFGS reaches from each of these weights (P, d), by the start's name.
+
+    `made` makes one of its weights, its energy, whether the gradient vanished there, and after how many gradients.
+    """
+    weights = np.array(list(starts.values()))
+    ends = descend_together(problem.values_and_gradients, weights, problem.units, problem.tolerance)
+    found = (made(w, float(e), bool(c), int(s)) for w, e, c, s in zip(*ends, strict=True))
+    return dict(zip(starts, found, strict=True))
 
 
 @dataclass

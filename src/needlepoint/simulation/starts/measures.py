@@ -16,6 +16,9 @@ from needlepoint.simulation.starts.distinct import Change, common, found_by
 INFORMED = "informed"
 """The name of the start at the teachers; every other start is random."""
 
+OF_A_START = ("key", "value", "key_sq", "value_sq")
+"""Overlaps that are reported of single starts, where a model has them."""
+
 
 class Reached(Protocol):
     """A minimum, of which energy and weights (P, d) are needed."""
