@@ -108,6 +108,10 @@ def table(rows: Sequence[dict[str, object]]) -> None:
         for name in sorted((n for n in mine[0]["values"] if "best_of" in n), key=lambda n: int(n.split("_")[-1])):  # type: ignore[union-attr]
             cells = [shown(mean(column(found, name) - column(found, "energy"))) for found in by_size.values()]
             print(f"  {name.replace('energy_', '') + ' above':<22}" + "".join(f"{cell:>14}" for cell in cells))
+        for name in ("energy_informed", "excess_risk_one_start", "excess_risk_informed"):
+            lowest = name.removesuffix("_informed").removesuffix("_one_start")
+            cells = [shown(mean(column(found, name) - column(found, lowest))) for found in by_size.values()]
+            print(f"  {name + ' above':<22}" + "".join(f"{cell:>14}" for cell in cells))
         for name in ("best_found_again", "random_missed", "distinct_minima", "key_between_lowest",
                      "value_between_lowest"):  # fmt: skip
             cells = [shown(mean(column(found, name))) for found in by_size.values()]

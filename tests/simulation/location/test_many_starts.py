@@ -123,6 +123,17 @@ def test_an_odd_activation_finds_each_minimum_with_either_sign():
     assert found.key_one_start.value > 0
 
 
+@pytest.mark.exact
+def test_batches_change_nothing(monkeypatch):
+    learner = ndl.Ridge(4.0, 0.3)  # one minimum: at weak penalties rounding may decide which one a start ends in
+    whole = ridge.train(SPIKED, SOFTMAX, learner, D, 0, 0, 7)
+    monkeypatch.setattr(lbfgs, "ACCURACY", replace(lbfgs.ACCURACY, batch=3 * 40 * 2 * D))
+    parts = ridge.train(SPIKED, SOFTMAX, learner, D, 0, 0, 7)
+    assert list(parts.minima) == list(whole.minima)
+    for one, other in zip(parts.minima.values(), whole.minima.values(), strict=True):
+        assert one.energy == pytest.approx(other.energy, rel=1e-9)
+
+
 def test_starts_that_stop_early_are_counted(monkeypatch):
     monkeypatch.setattr(lbfgs, "ACCURACY", replace(lbfgs.ACCURACY, most_steps=3))
     found = simulate(SPIKED, SOFTMAX, MANY, d=D, repeats=2, starts=3)
@@ -153,6 +164,11 @@ def test_learners_that_have_one_start(learner, sentence):
     model = None if isinstance(learner, ndl.BayesOptimal) else SOFTMAX
     with pytest.raises(ndl.InvalidParameter, match=r"simulate\(starts=4\): .*" + sentence):
         simulate(SPIKED, model, learner, d=D, repeats=1, starts=4)
+
+
+def test_starts_have_a_largest_number():
+    with pytest.raises(ndl.InvalidParameter, match=r"simulate\(starts=100001\): at most 100000 starts"):
+        simulate(SPIKED, SOFTMAX, MANY, d=D, repeats=1, starts=100_001)
 
 
 def test_other_families_have_one_start():

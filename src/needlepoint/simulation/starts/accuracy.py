@@ -32,6 +32,14 @@ class StartsAccuracy:
     crowd: float = 0.8
     """Share of the batch that is still on its way below which those that have ended leave it."""
 
+    batch: int = 2**26
+    """Numbers in the memory of starts that are trained in one batch (0.5 GB); more starts are more batches."""
+
+    # measures.py
+
+    most_starts: int = 100_000
+    """Most random starts of a repeat."""
+
     # products.py
 
     block: int = 2**22

@@ -72,10 +72,13 @@ def minima_together(
 
     `made` makes one of its weights, its energy, whether the gradient vanished there, and after how many gradients.
     """
-    weights = np.array(list(starts.values()))
-    ends = descend_together(problem.values_and_gradients, weights, problem.units, problem.tolerance)
-    found = (made(w, float(e), bool(c), int(s)) for w, e, c, s in zip(*ends, strict=True))
-    return dict(zip(starts, found, strict=True))
+    names, found = list(starts), {}
+    size = max(1, ACCURACY.batch // (2 * ACCURACY.memory * starts[names[0]].size))
+    for batch in (names[i : i + size] for i in range(0, len(names), size)):
+        weights = np.array([starts[name] for name in batch])
+        ends = descend_together(problem.values_and_gradients, weights, problem.units, problem.tolerance)
+        found |= {name: made(w, float(e), bool(c), int(s)) for name, w, e, c, s in zip(batch, *ends, strict=True)}
+    return found
 
 
 @dataclass

@@ -11,6 +11,7 @@ from scipy.special import gammaln
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.core.options import SimulationOptions
 from needlepoint.learners import Ridge
+from needlepoint.simulation.starts.accuracy import ACCURACY
 from needlepoint.simulation.starts.distinct import Change, common, found_by
 
 INFORMED = "informed"
@@ -33,10 +34,12 @@ M = TypeVar("M", bound=Reached)
 
 
 def check_starts(learner: Ridge, options: SimulationOptions) -> None:
-    """Raise an error where one start is all there is to choose from."""
+    """Raise an error where one start is all there is to choose from, and for more starts than are taken."""
     if options.starts == 1:
         return
     where = f"simulate(starts={options.starts})"
+    if options.starts > ACCURACY.most_starts:
+        raise InvalidParameter(f"{where}: at most {ACCURACY.most_starts} starts are trained in a repeat.")
     if learner.algorithm != "lbfgs":
         raise InvalidParameter(
             f"{where}: Ridge(algorithm={learner.algorithm!r}) is run from one start; leave algorithm out, or starts."
