@@ -67,6 +67,19 @@ def test_simulate_prints_what_python_returns(document):
     assert document("simulate", *asked(), *SMALL, *ORACLE, "--seed", 6)["metrics"] != found["metrics"]
 
 
+def test_starts_are_handed_on(document):
+    ridge = asked("SpikedSLR(2, 2, noise=0.1)", "KeyValueAttention(Softmax())", "Ridge(4, 0.5)")
+    found = document("simulate", *ridge, *SMALL, "--starts", 3)
+    expected = ndl.simulate(
+        ndl.SpikedSLR(2, 2.0, noise=0.1), ndl.KeyValueAttention(ndl.Softmax()), ndl.Ridge(4.0, 0.5),
+        d=8, repeats=3, samples=100, starts=3,
+    )  # fmt: skip
+    assert found == json.loads(json.dumps(expected.to_json()))
+    assert "energy_best_of_3" in found["metrics"]
+    compared = document("compare", *ridge, *SMALL, "--starts", 3)
+    assert "energy_best_of_3" in compared["measurements"][0]["metrics"]
+
+
 def test_compare_follows_the_chosen_constants_and_overlaps(document, call):
     found = document("compare", *asked(model=FREE), *SMALL, "--d", 12)
     prediction, measurements = found["prediction"], found["measurements"]
@@ -203,6 +216,8 @@ BAD = {
     "d of SGD": ([*PREDICT, *asked(learner=SGD), "--set", "learner.d=5"], "d must be a whole number >= 6"),
     "no d of SGD": ([*PREDICT, *asked(learner=SGD), "--set", "learner.d=None"], "d is needed"),
     "two d": (["simulate", "--d", "9", *asked(learner=DESCENT)], "says d=8; the two must agree"),
+    "no starts": (["simulate", *SMALL, "--starts", "0", *asked(), *ORACLE], "starts must be a whole number >= 1"),
+    "starts of none": (["simulate", *SMALL, "--starts", "4", *asked(), *ORACLE], "Population seeks no minimum"),
     "d of one": (["simulate", "--d", "1", *asked(), *ORACLE], "d must be a whole number >= 2"),
     "no repeats": ([*SIMULATE, *asked(), *ORACLE, "--repeats", "0"], "repeats must be a whole number >= 1"),
     "no samples": ([*SIMULATE, *asked(), *ORACLE, "--samples", "0"], "samples must be a whole number >= 1"),

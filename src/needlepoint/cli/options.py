@@ -44,6 +44,9 @@ Tol = Annotated[float | None, typer.Option(help="How well the answer is to be kn
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output")]
 Repeats = Annotated[int, typer.Option(help="Independent repeats")]
 Samples = Annotated[int, typer.Option(help="Test sequences a repeat")]
+Starts = Annotated[
+    int, typer.Option(help="Random weights from which the minimum of Ridge is sought in training; the lowest counts")
+]
 At = Annotated[str | None, typer.Option("--overlaps", help='Weights to measure at: "Overlaps(key=1, value=1)"')]
 Picture = Annotated[Path | None, typer.Option("--plot", help="Draw the result: a .png, .pdf or .svg file")]
 How = Annotated[str, typer.Option("--executor", help="serial, processes or dask")]

@@ -21,6 +21,7 @@ from needlepoint.cli.options import (
     Samples,
     Seed,
     SpecFile,
+    Starts,
     Task,
     Tol,
     check_target,
@@ -82,6 +83,7 @@ def simulate(
     activations: Activations = None,
     repeats: Repeats = 16,
     samples: Samples = 20_000,
+    starts: Starts = 1,
     overlaps: At = None,
     seed: Seed = 0,
     plot: Picture = None,
@@ -92,8 +94,8 @@ def simulate(
     specs = read_specs(task, model, learner, spec, changes, activations=activations)
     import needlepoint as ndl
 
-    options: dict[str, Any] = {"repeats": repeats, "samples": samples, "seed": seed, "overlaps": _overlaps(overlaps)}
-    result = ndl.simulate(*specs, d=d, progress=True, **options)
+    options: dict[str, Any] = {"repeats": repeats, "samples": samples, "starts": starts, "seed": seed}
+    result = ndl.simulate(*specs, d=d, overlaps=_overlaps(overlaps), progress=True, **options)
     _show(result, plot, as_json)
 
 
@@ -107,6 +109,7 @@ def compare(
     activations: Activations = None,
     repeats: Repeats = 16,
     samples: Samples = 20_000,
+    starts: Starts = 1,
     seed: Seed = 0,
     tol: Tol = None,
     plot: Picture = None,
@@ -126,8 +129,8 @@ def compare(
     resolved = prediction.resolved or specs
     found = prediction.overlaps if type(specs[2]).__name__ == "Population" else None
     chosen = found if isinstance(found, ndl.Overlaps) else None
-    options: dict[str, Any] = {"repeats": repeats, "samples": samples, "seed": seed + 1, "overlaps": chosen}
-    measurements = [ndl.simulate(*resolved, d=size, progress=True, **options) for size in d]
+    options: dict[str, Any] = {"repeats": repeats, "samples": samples, "starts": starts, "seed": seed + 1}
+    measurements = [ndl.simulate(*resolved, d=size, overlaps=chosen, progress=True, **options) for size in d]
     comparison = ndl.compare(prediction, measurements, progress=True)
     if as_json:
         print(dumps({"prediction": prediction, "measurements": measurements, "comparison": comparison}))

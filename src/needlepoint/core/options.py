@@ -35,6 +35,7 @@ class SimulationOptions:
     overlaps  overlaps of the weights to measure at, where the learner does not find the weights itself
     samples   number of test sequences per repeat
     progress  function that is called with the fraction done, from 0 to 1
+    starts    number of random weights from which the minimum is sought
     """
 
     d: int
@@ -43,3 +44,4 @@ class SimulationOptions:
     overlaps: Overlaps | FieldOverlaps | None = None
     samples: int = 20_000
     progress: Progress = silent
+    starts: int = 1

@@ -74,12 +74,12 @@ def are_apart(minima: Mapping[str, Reached], energy_at_zero: float) -> bool:
 
 
 def notes_on_starts(algorithm: str, unfinished: int, runs: int, repeats: int, means: Mapping[str, float]) -> list[str]:
-    """Return one sentence if runs did not converge, and one if two starts were compared; `means` has the mean of every
-    metric."""
+    """Return one sentence if runs did not converge, and one if the starts compared were two; `means` has the mean of
+    every metric."""
     notes = []
     if unfinished:
         notes.append(f"in {unfinished} of {runs} runs {HOW[algorithm]} stopped before the gradient vanished.")
-    if "starts_apart" in means:
+    if "starts_apart" in means and "best_found_again" not in means:
         notes.append(
             f"the two starts ended at different energies in {round(means['starts_apart'] * repeats)} of {repeats} "
             f"repeats (means {means['energy_random']:.6g} from the random start, {means['energy_informed']:.6g} from "

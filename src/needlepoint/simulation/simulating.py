@@ -24,6 +24,7 @@ def simulate(
     seed: int = 0,
     overlaps: Overlaps | FieldOverlaps | None = None,
     samples: int = 20_000,
+    starts: int = 1,
     progress: Shown = None,
 ) -> Measurement:
     """Return the answer measured by sampling and training with d-dimensional vectors, `repeats` times.
@@ -31,14 +32,16 @@ def simulate(
     Takes resolved specs only: constants that the library chooses are in `predict(...).resolved`. For Population(),
     `overlaps` says at which weights to measure. `samples` is the number of test sequences per repeat (for GradientFlow:
     of training sequences per length). Descent from given starts runs each start `repeats` times, in fresh coordinates.
-    `progress` is as in `predict`.
+    For Ridge, `starts` is the number of random weights from which the minimum is sought, beside the teachers unless the
+    learner says otherwise; the lowest minimum is measured, and what the starts found is among the metrics. `progress`
+    is as in `predict`.
 
     >>> found = ndl.simulate(ndl.SpikedSLR(2, snr=2.0), None, ndl.BayesOptimal(), d=20, repeats=4, samples=500)
     >>> found.status.name, found.repeats
     ('CONVERGED', 4)
     """
     check_untraced("simulate")
-    for name, value, lowest in (("d", d, 2), ("repeats", repeats, 1), ("samples", samples, 1)):
+    for name, value, lowest in (("d", d, 2), ("repeats", repeats, 1), ("samples", samples, 1), ("starts", starts, 1)):
         if not is_whole(value) or value < lowest:
             raise InvalidParameter(f"simulate({name}={shown(value)}): {name} must be a whole number >= {lowest}.")
     check_question("simulate", task, model, learner, seed)
@@ -49,6 +52,11 @@ def simulate(
         )
     if overlaps is not None and type(learner).__name__ != "Population":
         raise InvalidParameter(f"simulate(overlaps=...): {type(learner).__name__} chooses its weights; leave it out.")
+    if starts > 1 and type(learner).__name__ != "Ridge":
+        raise InvalidParameter(
+            f"simulate(starts={starts}): {type(learner).__name__} seeks no minimum of a training objective, as Ridge "
+            "does; leave it out."
+        )
     wanted = getattr(learner, "d", None)
     if wanted is not None and wanted != d:
         raise InvalidParameter(f"simulate(d={d}): {type(learner).__name__} says d={wanted}; the two must agree.")
@@ -60,9 +68,8 @@ def simulate(
     load_rules(task, learner)
     rule = find("simulate", task, model, learner, load_rules)
     with watched(f"simulate d={int(d)}", progress) as update:
-        measurement = rule(
-            task, model, learner, SimulationOptions(int(d), int(repeats), seed, overlaps, int(samples), update)
-        )
+        options = SimulationOptions(int(d), int(repeats), seed, overlaps, int(samples), update, int(starts))
+        measurement = rule(task, model, learner, options)
         update(1.0)
     return measurement
 

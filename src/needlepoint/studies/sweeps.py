@@ -34,10 +34,11 @@ class Simulation:
     repeats  number of simulations for each point and d, every one a unit of work with a seed of its own
     seed     number from which these seeds are derived
     samples  number of test sequences per simulation
+    starts   number of random weights from which the minimum of Ridge is sought; the lowest counts
     at       values to which simulations are restricted, such as {"task.snr": [1, 5]}; None simulates everywhere
 
     >>> ndl.Simulation(d=[50, 100], repeats=16)
-    Simulation(d=(50, 100), repeats=16, seed=0, samples=20000, at=None)
+    Simulation(d=(50, 100), repeats=16, seed=0, samples=20000, at=None, starts=1)
     """
 
     d: int | tuple[int, ...]
@@ -45,6 +46,7 @@ class Simulation:
     seed: int = 0
     samples: int = 20_000
     at: Mapping[str, Any] | None = None
+    starts: int = 1
 
     def __post_init__(self) -> None:
         sizes = self.d if isinstance(self.d, (tuple, list)) else (self.d,)
@@ -54,6 +56,7 @@ class Simulation:
             *(("d", d, 2) for d in sizes),
             ("repeats", self.repeats, 1),
             ("samples", self.samples, 1),
+            ("starts", self.starts, 1),
             ("seed", self.seed, 0),
         ):
             if not is_whole(value) or value < lowest:
@@ -63,7 +66,7 @@ class Simulation:
         if self.at is not None and not isinstance(self.at, Mapping):
             raise InvalidParameter(f"Simulation(at={shown(self.at)}): write it as {{path: values}}.")
         object.__setattr__(self, "d", tuple(int(d) for d in sizes))
-        for name in ("repeats", "samples", "seed"):
+        for name in ("repeats", "samples", "seed", "starts"):
             object.__setattr__(self, name, int(getattr(self, name)))
 
     def within(self, axes: Axes) -> Simulation:
@@ -81,6 +84,11 @@ class Simulation:
                     f"Simulation(at={{{path!r}: ...}}): {missing[0]!r} is not among the swept values."
                 )
         return replace(self, at=at or None)
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """Return the fields by name, without one that was added later where it has its default."""
+        return {name: value for name, value in vars(self).items() if (name, value) != ("starts", 1)}
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -189,6 +197,7 @@ class Sweep:
         def one(d: int, i: int) -> Job:
             seed = int(digest("seed", prediction.id, a.seed, d, i)[:12], 16)
             options = {"d": d, "repeats": 1, "seed": seed, "samples": a.samples}
+            options |= {} if a.starts == 1 else {"starts": a.starts}  # ids without it are those of before
             return Job("simulate", prediction.question, options, follow=prediction)
 
         return [[one(d, i) for i in range(a.repeats)] for d in a.sizes]
@@ -224,7 +233,7 @@ class Sweep:
             "paths": list(self.axes.paths),
             "values": encode(self.axes.values, {}),
             "grid": self.axes.grid,
-            "also": self.also and encode(vars(self.also), {}),
+            "also": self.also and encode(self.also.said, {}),
             "refine": self.refine and encode(vars(self.refine), {}),
             "seed": self.seed,
             "tol": self.tol,

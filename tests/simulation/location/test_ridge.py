@@ -17,7 +17,7 @@ from needlepoint.core.options import SimulationOptions
 from needlepoint.core.overlaps import FIVE
 from needlepoint.core.results import mean_estimate
 from needlepoint.simulation import minima
-from needlepoint.simulation.location import hessians, ridge, ridge_problem
+from needlepoint.simulation.location import hessians, ridge, ridge_problem, signs
 from needlepoint.simulation.location.risks import attention_errors
 from needlepoint.simulation.location.vectors import frames
 
@@ -255,7 +255,7 @@ def test_the_span_of_four_vectors_has_the_whole_risk(task):
     task, model = {"spiked": SPIKED, "hard": TASKS["hard"]}[task], MODELS["erf"]
     trained = ridge.train(task, model, ndl.Ridge(3.0, 0.5), D, 0, 0)
     weights = trained.best.weights
-    seven = ridge._overlaps(trained.teachers, weights)
+    seven = signs.seven_overlaps(trained.teachers, weights)
     exact = ndl.population_risk(task, model, ndl.Overlaps(**seven))
     inside, whole = [], []
     for seed in range(16):

@@ -17,6 +17,7 @@ from needlepoint.losses import Loss
 from needlepoint.models.fields import FieldModel
 from needlepoint.numerics.arrays import Array
 from needlepoint.simulation.fields.accuracy import ACCURACY
+from needlepoint.simulation.starts.products import blocks, fields_of, pulled_by
 from needlepoint.tasks.sequence import SequenceTask
 
 
@@ -90,6 +91,21 @@ class Problem:
             value += float(losses.sum()) / self.d
             gradient += backward(part.x, slopes) / self.d
         return value, gradient
+
+    def values_and_gradients(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """eq:field-ridge. Return the objectives (starts,) and gradients (starts, P, d) at weights (starts, P, d)."""
+        values = 0.5 * np.sum(weights**2, axis=2) @ self.penalties
+        gradients = self.penalties[:, None] * weights
+        for part in self.data:
+            for rows in blocks(len(part.y), weights.shape[0] * weights.shape[1] * part.x.shape[1]):
+                fields = fields_of(part.x[rows], weights)
+                one = Data(*(array[rows] for array in part))
+                y, spread = (np.concatenate([array] * len(weights)) for array in (one.y, one.spread))
+                flat = fields.reshape(-1, *fields.shape[2:])
+                losses, slopes = self.local(loss_and_slopes, Data(one.x, y, spread), flat)
+                values += losses.reshape(len(weights), -1).sum(axis=1) / self.d
+                gradients += pulled_by(one.x, slopes.reshape(fields.shape)) / self.d
+        return values, gradients
 
     def train_loss(self, weights: np.ndarray) -> float:
         """Return the mean over the training sequences of the loss times its `metric_scale`."""

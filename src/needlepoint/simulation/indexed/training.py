@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from needlepoint.core.answers.spectra import TrainedSpectrum, group_means
 from needlepoint.core.dispatch import rule
-from needlepoint.core.errors import InvalidParameter, UnknownName
+from needlepoint.core.errors import InvalidParameter, NoTheory, UnknownName
 from needlepoint.core.options import SimulationOptions
 from needlepoint.core.overlaps import IndexedOverlaps
 from needlepoint.core.results import Measurement, mean_estimate
@@ -60,6 +60,11 @@ def simulate_indexed(
 ) -> Measurement:
     """Return the measured minimum of eq:indexed-energy: it is trained on fresh data and tested on fresh sequences in
     every repeat."""
+    if options.starts > 1:
+        raise NoTheory(
+            f"simulate(starts={options.starts}): {type(task).__name__} is trained from one random start beside the "
+            "target; leave starts out."
+        )
     return simulated(task, model, learner, options)[0]
 
 

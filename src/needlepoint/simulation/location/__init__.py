@@ -2,5 +2,5 @@
 
 `risks` measures errors by Monte Carlo; `ridge` trains on a `ridge_problem`, with `hessians` at its minimum; `ridge_amp`
 and `bayes_amp` pass messages; `descent`, `sgd_on_spheres` and `free_norms` follow training in time; `vectors` draws
-teachers and weights, `accuracy` has the knobs.
+teachers and weights, `signs` fixes what predictions do not see, `accuracy` has the knobs.
 """

@@ -1,7 +1,9 @@
-"""Ridge training of attention on sampled data: L-BFGS from one or two starts, and what the minimum is worth."""
+"""Ridge training of attention on sampled data: L-BFGS from two or many starts, and what the minimum is worth."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -11,21 +13,27 @@ from threadpoolctl import threadpool_limits
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import NoTheory
 from needlepoint.core.options import SimulationOptions
-from needlepoint.core.overlaps import SEVEN, Overlaps, fix_gauge
+from needlepoint.core.overlaps import OFF_MANIFOLD, Overlaps
 from needlepoint.core.results import Measurement, mean_estimate
 from needlepoint.core.status import Status
 from needlepoint.learners import Ridge
 from needlepoint.losses import squared_error
-from needlepoint.models.activations import Activation
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.simulation.location.ridge_amp import amp
 from needlepoint.simulation.location.ridge_problem import Minimum, Problem, check_size, draw_problem
 from needlepoint.simulation.location.risks import attention_errors
+from needlepoint.simulation.location.signs import Signs, fix_sign, seven_overlaps
 from needlepoint.simulation.location.vectors import frames
 from needlepoint.simulation.minima import FITTED, are_apart, descend, lowest, notes_on_starts
+from needlepoint.simulation.starts.lbfgs import minima_together
+from needlepoint.simulation.starts.measures import (
+    OF_A_START,
+    check_starts,
+    measures,
+    names_of_starts,
+    note_on_search,
+)
 from needlepoint.tasks.single_location import MaxSLR, SingleLocation, SpikedSLR
-
-_EVEN_GAUGE = ("key", "key_on_value", "key_dot_value")  # the overlaps that change sign with k alone
 
 
 class Trained(NamedTuple):
@@ -41,7 +49,8 @@ class Trained(NamedTuple):
 
     @property
     def apart(self) -> bool:
-        return are_apart(self.minima, self.problem.energy_at_zero)
+        two = {name: self.minima[name] for name in ("random", "informed") if name in self.minima}
+        return are_apart(two, self.problem.energy_at_zero)
 
     @property
     def fitted(self) -> bool:
@@ -69,6 +78,7 @@ def simulate_ridge(
     repeat."""
     if learner.algorithm not in ("lbfgs", "amp"):
         raise NoTheory(f"no training by {learner.algorithm!r} on {type(task).__name__}; 'lbfgs' and 'amp' train it.")
+    check_starts(learner, options)
     runs = []
     for repeat in range(options.repeats):
         runs.append(_run(task, model, learner, options, repeat))
@@ -86,7 +96,7 @@ def simulate_ridge(
         status=(Status.MAX_STEPS if unfinished else Status.CONVERGED) if finite else Status.DIVERGED,
         overlaps=Overlaps(**{name: e.value for name, e in estimates.items()}),
         overlaps_error={name: estimates[name].error for name in ("key", "value", "key_sq", "value_sq")},
-        notes=tuple(_notes(learner, metrics, options.repeats, unfinished, sum(run.fitted for run in runs))),
+        notes=tuple(_notes(learner, metrics, options, unfinished, sum(run.fitted for run in runs))),
         d=options.d,
         repeats=options.repeats,
         seed=options.seed,
@@ -96,21 +106,51 @@ def simulate_ridge(
 def _run(
     task: SingleLocation, model: KeyValueAttention, learner: Ridge, options: SimulationOptions, repeat: int
 ) -> Run:
-    trained = train(task, model, learner, options.d, options.seed, repeat)
+    trained = train(task, model, learner, options.d, options.seed, repeat, options.starts)
     best, minima = trained.best, trained.minima
-    risk = _risk(task, model, trained.teachers, best.weights, options, repeat)
-    metrics = {"risk": risk, "excess_risk": risk - task.noise_var}
-    metrics |= {"train_loss": trained.problem.train_loss(best.weights), "energy": best.energy}
-    if len(minima) > 1:
-        metrics |= {f"energy_{start}": minimum.energy for start, minimum in minima.items()}
+
+    def measured(minimum: Minimum) -> dict[str, float]:
+        risk = _risk(task, model, trained.teachers, minimum.weights, options, repeat)
+        train_loss = trained.problem.train_loss(minimum.weights)
+        return {"risk": risk, "excess_risk": risk - task.noise_var, "train_loss": train_loss, "energy": minimum.energy}
+
+    metrics, overlaps = measured(best), seven_overlaps(trained.teachers, best.weights)
+    if learner.start == "both":
+        metrics |= {f"energy_{start}": minima[start].energy for start in ("random", "informed")}
         metrics["starts_apart"] = float(trained.apart)
+    if options.starts > 1:
+        metrics |= {"off_manifold_sq": sum(overlaps[name] ** 2 for name in OFF_MANIFOLD)}
+        metrics |= _of_starts(model, trained, measured)
     unfinished = sum(not minimum.converged for minimum in minima.values())
-    return Run(metrics, _overlaps(trained.teachers, best.weights), unfinished, trained.fitted)
+    return Run(metrics, overlaps, unfinished, trained.fitted)
+
+
+def _of_starts(
+    model: KeyValueAttention, trained: Trained, measured: Callable[[Minimum], dict[str, float]]
+) -> dict[str, float]:
+    signs, teachers = Signs.of(model.activation), trained.teachers
+
+    def with_overlaps(minimum: Minimum) -> dict[str, float]:
+        found = seven_overlaps(teachers, signs.fix_weights(teachers, minimum.weights))
+        return {**measured(minimum), **{name: found[name] for name in OF_A_START}}
+
+    fixed = functools.partial(signs.fix_weights, teachers)
+    rounding = FITTED * trained.problem.energy_at_zero
+    return measures(trained.minima, model.labels, with_overlaps, signs.changes, fixed, rounding)
 
 
 @threadpool_limits.wrap(limits=1, user_api="blas")  # threads wait for each other longer than these products last
-def train(task: SingleLocation, model: KeyValueAttention, learner: Ridge, d: int, seed: int, repeat: int) -> Trained:
-    """Return one repeat: fresh teachers and data, and the minima that the learner's starts lead to."""
+def train(
+    task: SingleLocation,
+    model: KeyValueAttention,
+    learner: Ridge,
+    d: int,
+    seed: int,
+    repeat: int,
+    starts: int = 1,
+) -> Trained:
+    """Return one repeat: fresh teachers and data, and the minima that the learner's starts lead to, of which `starts`
+    are random."""
     if model.unit_norm:
         raise NoTheory(f"no simulation of Ridge with {model!r}: penalties set the norms; unit_norm=False has one.")
     n = round(learner.alpha * d)
@@ -119,9 +159,12 @@ def train(task: SingleLocation, model: KeyValueAttention, learner: Ridge, d: int
     teachers = frames(rng, 1, d, 2)[0]
     key = jax.random.fold_in(jax.random.key(seed), repeat)
     problem = draw_problem(task, model.activation, learner.penalties, n, key, *teachers)
-    random = rng.standard_normal((2, d))
-    starts = {"random": random / np.linalg.norm(random, axis=1, keepdims=True), "informed": teachers}
-    wanted = starts if learner.start == "both" else {learner.start: starts[learner.start]}
+    random = rng.standard_normal((starts, 2, d))
+    random /= np.linalg.norm(random, axis=2, keepdims=True)
+    names = names_of_starts(learner, starts)
+    wanted = {name: teachers if name == "informed" else random[i] for i, name in enumerate(names)}
+    if starts > 1:
+        return Trained(problem, teachers, minima_together(problem, wanted, Minimum))
     minimise = amp if learner.algorithm == "amp" else lbfgs
     return Trained(problem, teachers, {name: minimise(problem, weights) for name, weights in wanted.items()})
 
@@ -129,29 +172,6 @@ def train(task: SingleLocation, model: KeyValueAttention, learner: Ridge, d: int
 def lbfgs(problem: Problem, weights: np.ndarray) -> Minimum:
     """Return the minimum of eq:ridge that L-BFGS reaches from these weights."""
     return problem.minimum(*descend(problem.value_and_gradient, weights, problem.units, problem.tolerance))
-
-
-def fix_sign(activation: Activation, overlaps: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the overlaps of the repeats, (repeats,) each, with the gauge sign of larger overlap with the teachers.
-
-    A sign that does not change the predictions is a gauge: a common sign of k and v if the activation is odd, the sign
-    of k if it is even. With any other activation the overlaps are returned as they are.
-    """
-    scores = np.random.default_rng(0).standard_normal((8, 3))
-    weights, mirrored = np.asarray(activation(scores)), np.asarray(activation(-scores))
-    if np.allclose(mirrored, -weights, rtol=0.0, atol=1e-12):
-        fixed = fix_gauge({name: x[:, None] for name, x in overlaps.items()})
-        return {name: x[:, 0] for name, x in fixed.items()}
-    if np.allclose(mirrored, weights, rtol=0.0, atol=1e-12):
-        sign = np.where(overlaps["key"] < 0, -1.0, 1.0)
-        return {name: sign * x if name in _EVEN_GAUGE else x for name, x in overlaps.items()}
-    return overlaps
-
-
-def _overlaps(teachers: np.ndarray, weights: np.ndarray) -> dict[str, float]:
-    (k_star, v_star), (k, v) = teachers, weights
-    seven = (k @ k_star, v @ v_star, v @ k_star, k @ v_star, k @ v, k @ k, v @ v)
-    return {name: float(x) for name, x in zip(SEVEN, seven, strict=True)}
 
 
 def _risk(
@@ -169,10 +189,14 @@ def _risk(
     return attention_errors(task, type(model.activation), model.constants(), key, options.samples, *spanned)
 
 
-def _notes(learner: Ridge, metrics: dict[str, Any], repeats: int, unfinished: int, fitted: int) -> list[str]:
-    runs = repeats * (2 if learner.start == "both" else 1)
-    means = {name: estimate.value for name, estimate in metrics.items()}
+def _notes(
+    learner: Ridge, metrics: dict[str, Any], options: SimulationOptions, unfinished: int, fitted: int
+) -> list[str]:
+    repeats, means = options.repeats, {name: estimate.value for name, estimate in metrics.items()}
+    runs = repeats * len(names_of_starts(learner, options.starts))
     notes = notes_on_starts(learner.algorithm, unfinished, runs, repeats, means)
+    if options.starts > 1:
+        notes.append(note_on_search(options.starts, repeats, means))
     if min(learner.penalties) == 0.0:
         notes.append(
             f"with a penalty of 0 the minimum need not be unique, or reached by finite weights (every label is fitted "

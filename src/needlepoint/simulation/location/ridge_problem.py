@@ -17,6 +17,7 @@ from needlepoint.models.activations import Activation
 from needlepoint.numerics.arrays import Array
 from needlepoint.simulation.location.accuracy import ACCURACY
 from needlepoint.simulation.location.bayes_amp import Data
+from needlepoint.simulation.starts.products import blocks, fields_of, pulled_by
 from needlepoint.tasks.single_location import SingleLocation
 
 LARGEST = 4e8  # numbers in a data set (3.2 GB)
@@ -83,6 +84,19 @@ class Problem:
             value += float(losses.sum()) / self.d
             gradient += backward(part.x, slopes) / self.d
         return value, gradient
+
+    def values_and_gradients(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """eq:ridge. Return the objectives (starts,) and gradients (starts, 2, d) at weights (starts, 2, d)."""
+        values = 0.5 * np.sum(weights**2, axis=2) @ self.penalties
+        gradients = self.penalties[:, None] * weights
+        for part in self.data:
+            for rows in blocks(len(part.y), 2 * len(weights) * part.x.shape[1]):
+                fields = np.swapaxes(fields_of(part.x[rows], weights), 2, 3)
+                y = np.tile(part.y[rows], len(weights))
+                losses, slopes = self.local(_loss_and_slopes, Data(part.x, y), fields.reshape(len(y), 2, -1))
+                values += losses.reshape(len(weights), -1).sum(axis=1) / self.d
+                gradients += pulled_by(part.x[rows], np.swapaxes(slopes.reshape(fields.shape), 2, 3)) / self.d
+        return values, gradients
 
     def train_loss(self, weights: np.ndarray) -> float:
         """Return the mean of (y - f(X))^2 over the training sequences."""
