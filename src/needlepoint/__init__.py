@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from needlepoint.core.answers.comparison import Comparison as Comparison
     from needlepoint.core.answers.spectra import Spectrum as Spectrum
     from needlepoint.core.answers.spectra import TrainedSpectrum as TrainedSpectrum
+    from needlepoint.core.answers.states import States as States
     from needlepoint.core.errors import InvalidParameter as InvalidParameter
     from needlepoint.core.errors import NeedlepointError as NeedlepointError
     from needlepoint.core.errors import NotConverged as NotConverged
@@ -130,6 +131,7 @@ _HOMES = {
     "checkpoints.reading.checkpoint": ("read_checkpoint",),
     "core.answers.comparison": ("Comparison",),
     "core.answers.spectra": ("Spectrum", "TrainedSpectrum"),
+    "core.answers.states": ("States",),
     "core.process.caching": ("use_cache",),
     "core.errors": ("InvalidParameter", "NeedlepointError", "NoTheory", "NotConverged", "UnknownName"),
     "core.estimates": ("Estimate",),

@@ -41,6 +41,9 @@ SpecFile = Annotated[Path | None, typer.Option("--spec", help="TOML or JSON file
 Changes = Annotated[list[str] | None, typer.Option("--set", help="Change a field: task.snr=4 (repeatable)")]
 Seed = Annotated[int, typer.Option(help="Seed of what is random", min=0, max=2**63 - 1)]
 Tol = Annotated[float | None, typer.Option(help="How well the answer is to be known; none is the solver's own choice")]
+Ansatz = Annotated[
+    str, typer.Option(help="rs (replica symmetry), or 1rsb: the lowest minimum of Ridge where training has many")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output")]
 Repeats = Annotated[int, typer.Option(help="Independent repeats")]
 Samples = Annotated[int, typer.Option(help="Test sequences a repeat")]

@@ -11,6 +11,7 @@ import typer
 from needlepoint.cli.options import (
     NOT_CONVERGED,
     Activations,
+    Ansatz,
     AsJson,
     At,
     Changes,
@@ -61,6 +62,7 @@ def predict(
     activations: Activations = None,
     seed: Seed = 0,
     tol: Tol = None,
+    ansatz: Ansatz = "rs",
     plot: Picture = None,
     as_json: AsJson = False,
 ) -> None:
@@ -69,7 +71,7 @@ def predict(
     specs = read_specs(task, model, learner, spec, changes, activations=activations)
     import needlepoint as ndl
 
-    result = ndl.predict(*specs, seed=seed, tol=tol, throw=False, progress=True)
+    result = ndl.predict(*specs, seed=seed, tol=tol, ansatz=ansatz, throw=False, progress=True)
     _show(result, plot, as_json)
 
 
@@ -112,6 +114,7 @@ def compare(
     starts: Starts = 1,
     seed: Seed = 0,
     tol: Tol = None,
+    ansatz: Ansatz = "rs",
     plot: Picture = None,
     as_json: AsJson = False,
 ) -> None:
@@ -120,7 +123,7 @@ def compare(
     specs = read_specs(task, model, learner, spec, changes, activations=activations)
     import needlepoint as ndl
 
-    prediction = ndl.predict(*specs, seed=seed, tol=tol, throw=False, progress=True)
+    prediction = ndl.predict(*specs, seed=seed, tol=tol, ansatz=ansatz, throw=False, progress=True)
     if not prediction.status.ok:
         print(dumps({"prediction": prediction, "measurements": [], "comparison": None}) if as_json else prediction)
         _draw(prediction, (), plot, as_json)

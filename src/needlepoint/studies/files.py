@@ -14,7 +14,7 @@ from needlepoint.core.text.parsing import PARTS, combine, parse_value, read_spec
 from needlepoint.studies.refining import Refine
 from needlepoint.studies.sweeps import Simulation
 
-_KEYS = (*PARTS, "over", "also", "refine", "seed", "tol", "plot")
+_KEYS = (*PARTS, "over", "also", "refine", "seed", "tol", "ansatz", "plot")
 _RANGE = ("from", "to", "points", "spacing")
 _MOST = 100_000  # points in one range; more is taken for a typing error
 PLOT = ("metric", "x", "y", "kind", "levels")
@@ -46,7 +46,7 @@ def read_study(path: Path, changes: list[str]) -> tuple[dict[str, Any], dict[str
         "over": _over(path, document["over"]),
         "also": Simulation(**also) if "also" in document else None,
         "refine": Refine(**refine) if "refine" in document else None,
-        **{name: document[name] for name in ("seed", "tol") if name in document},
+        **{name: document[name] for name in ("seed", "tol", "ansatz") if name in document},
     }, plot
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from needlepoint.core.answers.comparison import Comparison
 from needlepoint.core.errors import InvalidParameter, NeedlepointError, shown
+from needlepoint.core.options import REPLICA_SYMMETRIC
 from needlepoint.core.progress import Shown, watched
 from needlepoint.core.results import Measurement, Prediction
 from needlepoint.core.specs import Spec
@@ -235,6 +236,7 @@ def sweep(
     refine: Refine | None = None,
     seed: int = 0,
     tol: float | None = None,
+    ansatz: str = REPLICA_SYMMETRIC,
     store: str | Path | None = None,
     executor: str | Executor = "serial",
     workers: int | None = None,
@@ -255,6 +257,7 @@ def sweep(
     refine    Refine(on=..., levels=...) to add points between those of the grid where the answer changes
     seed      seed of the predictions and, together with that of `also`, of the simulations
     tol       bound on a residual or on an integral's error; None is the solver's own choice
+    ansatz    as in `predict`: "1rsb" answers for the lowest minimum where replica symmetry fails
     store     sqlite file that keeps all points; None keeps them in memory
     executor  "serial", "processes", "dask", or an executor such as Processes(...) or Dask(...)
     workers   number of worker processes; None is one per core ("processes") or dask's own choice ("dask")
@@ -275,7 +278,7 @@ def sweep(
     """
     if store is not None:
         _check_name("sweep(store", store)
-    definition = Sweep.of(task, model, learner, over, also, refine, seed, tol, limit)
+    definition = Sweep.of(task, model, learner, over, also, refine, seed, tol, limit, ansatz=ansatz)
     study = Study(definition, Store(MEMORY if store is None else store))
     try:
         study.store.put_meta("study", definition.to_json())

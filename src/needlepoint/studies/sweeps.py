@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from needlepoint.core.errors import InvalidParameter, NoTheory, shown
 from needlepoint.core.kinds import is_whole
+from needlepoint.core.options import REPLICA_SYMMETRIC
 from needlepoint.core.specs import from_json
 from needlepoint.studies.axes import LIMIT, At, Axes, read_axes
 from needlepoint.studies.execution.jobs import Job, Question, Unit, digest
@@ -105,6 +106,7 @@ class Sweep:
     refine: Refine | None = None
     seed: int = 0
     tol: float | None = None
+    ansatz: str = REPLICA_SYMMETRIC
 
     @classmethod
     def of(
@@ -119,12 +121,14 @@ class Sweep:
         tol: float | None = None,
         limit: float = LIMIT,
         thorough: bool = True,
+        ansatz: str = REPLICA_SYMMETRIC,
     ) -> Sweep:
         """Return a definition whose paths, values and size are checked, and with `thorough` its questions (`check`)."""
-        from needlepoint.core.dispatch import check_question, check_tolerance
+        from needlepoint.core.dispatch import check_ansatz, check_question, check_tolerance
 
         check_question("sweep", task, model, learner, seed)
         check_tolerance("sweep", tol)
+        check_ansatz("sweep", ansatz)
         axes = read_axes((task, model, learner), over)
         if also is not None:
             if not isinstance(also, Simulation):
@@ -134,7 +138,7 @@ class Sweep:
             if not isinstance(refine, Refine):
                 raise InvalidParameter(f"sweep(refine={shown(refine)}): write it as Refine(on=..., levels=...).")
             refine.check(axes)
-        made = cls(axes, also, refine, int(seed), tol)
+        made = cls(axes, also, refine, int(seed), tol, ansatz)
         if len(made) > limit:
             raise InvalidParameter(
                 f"sweep: {len(made):,} points are more than {limit:,.0f}; if that is meant, say limit={len(made)} "
@@ -185,7 +189,8 @@ class Sweep:
     # --- jobs ------------------------------------------------------------------------------------
 
     def prediction(self, at: At) -> Job:
-        options = {"seed": self.seed} | ({} if self.tol is None else {"tol": self.tol})
+        options: dict[str, Any] = {"seed": self.seed} | ({} if self.tol is None else {"tol": self.tol})
+        options |= {} if self.ansatz == REPLICA_SYMMETRIC else {"ansatz": self.ansatz}
         return Job("predict", self.axes.question(at), options)
 
     def simulations(self, at: At, prediction: Job) -> list[list[Job]]:
@@ -237,6 +242,7 @@ class Sweep:
             "refine": self.refine and encode(vars(self.refine), {}),
             "seed": self.seed,
             "tol": self.tol,
+            **({} if self.ansatz == REPLICA_SYMMETRIC else {"ansatz": self.ansatz}),
         }
 
     @classmethod
@@ -246,7 +252,7 @@ class Sweep:
         )
         also = document["also"] and Simulation(**decode(document["also"], {}))
         refine = document["refine"] and Refine(**decode(document["refine"], {}))
-        return cls(axes, also, refine, document["seed"], document["tol"])
+        return cls(axes, also, refine, document["seed"], document["tol"], document.get("ansatz", REPLICA_SYMMETRIC))
 
 
 def plan(curves: Iterator[Iterator[Job]]) -> Iterator[Unit]:
@@ -260,7 +266,7 @@ def plan(curves: Iterator[Iterator[Job]]) -> Iterator[Unit]:
     for curve in curves:
         last: Hashable = None
         for job in curve:
-            key = _shape(job.question)
+            key = None if "ansatz" in job.options else _shape(job.question)
             if key is None:
                 last = None
                 yield Unit([job])

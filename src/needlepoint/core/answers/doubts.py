@@ -10,6 +10,12 @@ from needlepoint.core.estimates import Estimate
 _SMALL = 1e-2  # share of a metric's scale; an error below it is small, however close to zero the value is
 
 
+LOWEST_MINIMUM = (
+    "predict(..., ansatz='1rsb') answers for the lowest minimum, and simulate(..., starts=64) trains for it."
+)
+"""What the note of a flagged ridge prediction says to call."""
+
+
 def answers(
     metrics: Mapping[str, Estimate], shares: Mapping[str, float], scales: Mapping[str, float]
 ) -> tuple[dict[str, Estimate], tuple[str, ...]]:

@@ -21,6 +21,9 @@ class States:
     x, energy, complexity, free_energy
                 arrays along the branch, computed with few points: states of this energy number exp(d times complexity)
     share       the effective share of the points of the inner average at the ground state
+
+    >>> ndl.States(ndl.Estimate(10.7, 3.0), {"key": ndl.Estimate(0.33, 0.03)}).between["key"].value
+    0.33
     """
 
     breaking: Estimate

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from needlepoint.core.answers.doubts import LOWEST_MINIMUM
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.estimates import Estimate
@@ -160,7 +161,7 @@ def prediction(
                     f"{best.risk} and {other.risk})"
                 )
         if doubts:
-            notes += (f"not to be trusted: {'; '.join(doubts)}.",)
+            notes += (f"not to be trusted: {'; '.join(doubts)}.", LOWEST_MINIMUM)
             status = status if status is Status.MAX_STEPS else Status.UNSTABLE
     metrics = {"risk": best.risk}
     noise = noise_var_of(task) if isinstance(learner.loss, Square) else None

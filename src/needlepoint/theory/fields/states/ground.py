@@ -61,9 +61,9 @@ class GroundState:
 
 def ground_state(branch: Branch, tol: float | None, progress: Progress = silent) -> GroundState | None:
     """Return the ground state at the end of a branch; None where its x is not found by more points."""
-    x = branch.crossing
-    assert x is not None
-    equations, near = branch.equations, min(branch.points, key=lambda p: abs(math.log(p.x / x)))
+    assert branch.crossing is not None
+    x = foretold = branch.crossing
+    equations, near = branch.equations, min(branch.points, key=lambda p: abs(math.log(p.x / foretold)))
     problem = replace(equations.problem, scrambles=ACCURACY.scrambles)
     direct = _is_direct(equations)
     most = ACCURACY.most_outer if direct else ACCURACY.most_outer_else

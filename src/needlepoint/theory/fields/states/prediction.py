@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from needlepoint.core.answers.doubts import LOWEST_MINIMUM
 from needlepoint.core.answers.states import States
 from needlepoint.core.dispatch import rule
 from needlepoint.core.estimates import Estimate
@@ -39,6 +40,10 @@ def predict_ground_state(
     assert known.resolved is not None
     learner = known.resolved[2]
     start = _start(task, model, known)
+    if known.stable and known.status in (Status.CONVERGED, Status.NOISE_LIMITED):
+        return _with(
+            known, f"replica symmetry is stable here (replicon {known.replicon:.3g}): there is nothing to break."
+        )
     if known.status is Status.UNBOUNDED or start is None:
         return _with(known, "one step of replica symmetry breaking was not tried: there is no finite solution.")
     assert isinstance(learner, Ridge)
@@ -104,7 +109,7 @@ def _trusted(known: Prediction, change: float, note: str, tol: float) -> Predict
         for name, e in known.metrics.items()
     }
     enough = wider["risk"].error <= tol
-    kept = tuple(n for n in known.notes if not n.startswith("not to be trusted"))
+    kept = tuple(n for n in known.notes if not n.startswith("not to be trusted") and n != LOWEST_MINIMUM)
     return replace(
         known,
         status=Status.CONVERGED if enough else Status.NOISE_LIMITED,
@@ -174,7 +179,7 @@ def _prediction(known: Prediction, branch: Branch, ground: GroundState) -> Predi
     )
     if ground.status is Status.NOISE_LIMITED:
         notes += (f"the risk is known to {ground.risk.error:.2g} with the most points that are worth it.",)
-    kept = tuple(note for note in known.notes if "penalt" in note and not note.startswith("not to be trusted"))
+    kept = tuple(note for note in known.notes if "best penalt" in note)
     return Prediction(
         known.task,
         known.model,

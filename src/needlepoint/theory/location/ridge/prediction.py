@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from needlepoint.core.answers.doubts import answers
+from needlepoint.core.answers.doubts import LOWEST_MINIMUM, answers
 from needlepoint.core.dispatch import rule
 from needlepoint.core.errors import InvalidParameter, NoTheory
 from needlepoint.core.estimates import Estimate
@@ -126,7 +126,7 @@ def prediction(
     if judged is not None:
         doubts = [*judged.doubts, *_apart(found)]
         if doubts:
-            notes += (f"not to be trusted: {'; '.join(doubts)}.",)
+            notes += (f"not to be trusted: {'; '.join(doubts)}.", LOWEST_MINIMUM)
             status = status if status is Status.MAX_STEPS else Status.UNSTABLE
     for solution in found:
         solution.equations.forget()
