@@ -50,6 +50,7 @@ ELSEWHERE = {
     "landscape": "theory/location/erf/test_landscape.py",
     "quadrature on spheres": "theory/location/dynamics/test_descent.py",
     "exponents": "theory/indexed/test_power_laws.py",
+    "minima of sequences": "theory/fields/states/test_minima.py",
     "directions": "theory/indexed/test_power_laws.py",
     "thresholds": "theory/indexed/test_thresholds.py",
 }
