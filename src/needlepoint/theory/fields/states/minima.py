@@ -56,8 +56,8 @@ def by_newton(kind: Kind, numbers: Numbers, V: Array, seq: Sequences, near: Low 
         x = np.array(split(kind).x, int)
         spread = jnp.std(seq.columns, axis=(0, 2))[x]
         reach = ACCURACY.far * jnp.tile(jnp.maximum(spread, 1.0), kind.tokens)
-        units = jnp.concatenate([jnp.eye(freedom(kind)), -jnp.eye(freedom(kind))]) * jnp.concatenate([reach, reach])
-        moved = field + units[:, :, None]
+        moves = jnp.concatenate([jnp.diag(reach), -jnp.diag(reach)])
+        moved = field + moves[:, :, None]
         starts = jnp.concatenate([jnp.stack([field, jnp.zeros_like(field)]), moved])
         chi, rival = _reached(kind, numbers, V, seq, starts, ACCURACY.rough)
     else:
