@@ -59,19 +59,19 @@ def search(activation: type[Activation], channel: Channel, sample: Sample, start
     """
     descend = _descent(activation, channel, sample)
     rough, value = jax.lax.map(lambda x: descend(x, _BEFORE), starts)
-    return refine(activation, channel, sample, jnp.stack(_two_lowest(rough, value)[:2]), patience)
+    return refine(activation, channel, sample, jnp.stack(two_lowest(rough, value)[:2]), patience)
 
 
 def refine(activation: type[Activation], channel: Channel, sample: Sample, leaders: Array, patience: int = 1) -> Minima:
     """Return the minima that Newton's method reaches from two points `leaders` (2, tokens, n), the lower one first."""
     descend = _descent(activation, channel, sample)
     fine, value = jax.lax.map(lambda x: descend(x, _AFTER * patience), leaders)
-    best, rival, gap = _two_lowest(fine, value)
+    best, rival, gap = two_lowest(fine, value)
     slope = curvature(activation, channel, sample, best).slope
     return Minima(best, rival, gap, channel.V_k * jnp.max(jnp.abs(slope), axis=0))
 
 
-def _two_lowest(points: Array, value: Array) -> tuple[Array, Array, Array]:
+def two_lowest(points: Array, value: Array) -> tuple[Array, Array, Array]:
     """Return the lowest of `points` (k, tokens, n), the next lowest that is distinct from it (itself if there is none),
     both (tokens, n), and the difference of their values (n,)."""
 
@@ -100,16 +100,14 @@ def _descent(
             return reply(activation, channel, sample, chi).envelope
 
         def step(_: Any, state: Any) -> Any:
-            chi, value, move, fraction = state
-            new = chi + fraction * move
+            chi, value, fraction = state
+            new = chi + fraction * newton(chi)
             new_value = height(new)
             lower = new_value <= value
             chi, value = jnp.where(lower, new, chi), jnp.where(lower, new_value, value)
-            fraction = jnp.where(lower, jnp.minimum(1.0, 4 * fraction), fraction / 4)
-            return chi, value, newton(chi), fraction
+            return chi, value, jnp.where(lower, jnp.minimum(1.0, 4 * fraction), fraction / 4)
 
-        state = (start, height(start), newton(start), jnp.ones_like(sample.y))
-        chi, value, _, _ = jax.lax.fori_loop(0, steps, step, state)
+        chi, value, _ = jax.lax.fori_loop(0, steps, step, (start, height(start), jnp.ones_like(sample.y)))
         return chi, value
 
     return descend

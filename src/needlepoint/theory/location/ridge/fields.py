@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from needlepoint.channels.proximal import divergence, followed, patient, proximal
+from needlepoint.channels.proximal import divergence, followed, lowest, patient, proximal
 from needlepoint.channels.replies import Channel, Divergence, Minima, Reply, Sample, reply
 from needlepoint.models.activations import Activation
 from needlepoint.tasks.single_location import SingleLocation
@@ -125,6 +125,27 @@ def _followed(
         return followed(activation, Channel(c, order.V_k, order.V_v), fields(task_type, law, order, base), near)
 
     return jax.vmap(one)(order, base, near)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def joined(
+    task_type: type[SingleLocation],
+    activation: type[Activation],
+    law: Any,
+    c: Any,
+    order: Order,
+    base: Base,
+    one: Minima,
+    other: Minima,
+) -> Minima:
+    """Return the two lowest minima of every sample that either of two searches at the same order has found."""
+
+    def mine(order: Order, base: Base, one: Minima, other: Minima) -> Minima:
+        return lowest(
+            activation, Channel(c, order.V_k, order.V_v), fields(task_type, law, order, base), one, other
+        )
+
+    return jax.vmap(mine)(order, base, one, other)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
