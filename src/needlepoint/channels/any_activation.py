@@ -14,7 +14,7 @@ from needlepoint.models.activations import Activation, KernelActivation
 from needlepoint.numerics.arrays import Array
 from needlepoint.numerics.positive_solve import solve_positive
 
-_BEFORE, _AFTER = 5, 6  # Newton steps from every start, and then from the two lowest points alone
+_BEFORE, AFTER = 5, 6  # Newton steps from every start, and then from the two lowest points alone
 
 
 def starts_of(activation: type[Activation], c: dict[str, Any], sample: Sample) -> Any:
@@ -59,13 +59,15 @@ def search(activation: type[Activation], channel: Channel, sample: Sample, start
     """
     descend = _descent(activation, channel, sample)
     rough, value = jax.lax.map(lambda x: descend(x, _BEFORE), starts)
-    return refine(activation, channel, sample, jnp.stack(two_lowest(rough, value)[:2]), patience)
+    return refine(activation, channel, sample, jnp.stack(two_lowest(rough, value)[:2]), AFTER * patience)
 
 
-def refine(activation: type[Activation], channel: Channel, sample: Sample, leaders: Array, patience: int = 1) -> Minima:
+def refine(
+    activation: type[Activation], channel: Channel, sample: Sample, leaders: Array, steps: int = AFTER
+) -> Minima:
     """Return the minima that Newton's method reaches from two points `leaders` (2, tokens, n), the lower one first."""
     descend = _descent(activation, channel, sample)
-    fine, value = jax.lax.map(lambda x: descend(x, _AFTER * patience), leaders)
+    fine, value = jax.lax.map(lambda x: descend(x, steps), leaders)
     best, rival, gap = two_lowest(fine, value)
     slope = curvature(activation, channel, sample, best).slope
     return Minima(best, rival, gap, channel.V_k * jnp.max(jnp.abs(slope), axis=0))

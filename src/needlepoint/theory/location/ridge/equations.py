@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
+from needlepoint.channels.any_activation import AFTER
 from needlepoint.channels.replies import Minima
 from needlepoint.core.lowering import lower
 from needlepoint.core.routes import ONE_DIMENSION, best
@@ -67,8 +68,8 @@ class Equations:
         rows, last = _filled(order), self.known
 
         def settled_from(near: Sequence[Minima | None]) -> list[Minima]:
-            parts = zip(self.blocks, near, strict=True)
-            return [settled(*self.kinds, *self.numbers, rows, base, before) for (_, base), before in parts]
+            parts, steps = zip(self.blocks, near, strict=True), ACCURACY.followed_steps if self.follows else AFTER
+            return [settled(*self.kinds, *self.numbers, rows, base, before, steps) for (_, base), before in parts]
 
         def compute() -> list[Minima]:
             if self._following:
@@ -233,27 +234,31 @@ class Equations:
                 ended = iterate(x, most)
             found = iterate(ended.x, 1)
             steps += ended.steps + found.steps
-            if np.all(found.residual <= ended.residual + tol):
+            quiet = ACCURACY.quiet * np.max(np.std(found.x, axis=0))  # 0 if there is one scrambling
+            if np.all(found.residual <= np.maximum(ended.residual + tol, quiet)):
                 break
             x = found.ahead
         return found._replace(steps=steps)
 
     @contextlib.contextmanager
-    def following(self, around: Order | None = None) -> Iterator[None]:
-        """Follow the minima of sequences from call to call, or from those at the order `around`, instead of searching
+    def following(self, around: Sequence[Minima] = ()) -> Iterator[None]:
+        """Follow the minima of sequences from call to call, or all calls from those of `around`, instead of searching
         for them, as long as this context lasts and where `follows` says so."""
         if not self._can_follow:
             yield
             return
-        self._following.append([] if around is None else self.minima(around))
+        self._following.append(list(around))
         try:
             yield
         finally:
             self.recall(self._following.pop() or self.known)
 
     def near(self, x: np.ndarray) -> contextlib.AbstractContextManager[None]:
-        """Return a context in which minima are followed from those at coordinates `x` (rows, 6)."""
-        return self.following(unpack(x))
+        """Return a context in which minima are followed from the last known ones, which are taken to be near
+        coordinates `x` (rows, 6), or from those that a search finds there."""
+        if self._can_follow and not self.known:
+            self.minima(unpack(x))
+        return self.following(self.known)
 
     @functools.cached_property
     def _following(self) -> list[list[Minima]]:
