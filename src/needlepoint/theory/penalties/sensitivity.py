@@ -82,8 +82,9 @@ def _linearised(equations: FixedPointMap, x: np.ndarray) -> tuple[np.ndarray, np
     step, axes = ACCURACY.response_step, np.eye(x.shape[1])
     if equations.scrambles == 1:  # all rows are the same problem: one call has the differences of all coordinates
         rows = np.concatenate([x + step * axes, x])
-        with equations.near(x):
-            up, down = equations.map(rows), equations.map(x - step * axes)
+        up = equations.map(rows)
+        with equations.near(rows):
+            down = equations.map(x - step * axes)
         return up[-1:], ((up[:-1] - down).T / (2 * step))[None]
     values = equations.map(x)
     with equations.near(x):

@@ -228,17 +228,22 @@ class Equations:
         """
         if not self._can_follow:
             return iterate(x, most)
-        steps = 0
+        best, steps = None, 0
         for _ in range(ACCURACY.searches):
             with self.following():
                 ended = iterate(x, most)
             found = iterate(ended.x, 1)
             steps += ended.steps + found.steps
-            quiet = ACCURACY.quiet * np.max(np.std(found.x, axis=0))  # 0 if there is one scrambling
-            if np.all(found.residual <= np.maximum(ended.residual + tol, quiet)):
+            if best is None or np.max(found.residual) < np.max(best.residual):
+                best = found
+            # far below the differences between scramblings, which are 0 where there is one
+            quiet = min(ACCURACY.quiet * np.max(np.std(found.x, axis=0)), ACCURACY.jumping_step)
+            same = np.all(found.residual <= np.maximum(ended.residual + tol, quiet))
+            if same or np.any(ended.residual > max(tol, ACCURACY.jumping_step)):  # nor would more of the same end
                 break
             x = found.ahead
-        return found._replace(steps=steps)
+        assert best is not None
+        return best._replace(steps=steps)
 
     @contextlib.contextmanager
     def following(self, around: Sequence[Minima] = ()) -> Iterator[None]:
