@@ -146,9 +146,7 @@ def joined(
     """Return the two lowest minima of every sample that either of two searches at the same order has found."""
 
     def mine(order: Order, base: Base, one: Minima, other: Minima) -> Minima:
-        return lowest(
-            activation, Channel(c, order.V_k, order.V_v), fields(task_type, law, order, base), one, other
-        )
+        return lowest(activation, Channel(c, order.V_k, order.V_v), fields(task_type, law, order, base), one, other)
 
     return jax.vmap(mine)(order, base, one, other)
 
