@@ -88,8 +88,8 @@ def test_the_best_penalties(benchmark, clock, report, activation, common):
 
 @pytest.mark.parametrize("first", [2.0, 3.0])
 def test_a_curve_of_best_penalties(benchmark, clock, report, first):
-    """Wanted for ten alphas of softmax over 4 tokens: 30 s. Below 3 d samples most of it goes into the one solution of
-    each point at full accuracy, because jumps of the proximal map ask for the most points."""
+    """Wanted for ten alphas of softmax over 4 tokens, from 3: 30 s. Most of it goes into the points below 4 d samples,
+    because jumps of the proximal map ask for the most points."""
     task, model = ndl.SpikedSLR(4, 3.0), ndl.KeyValueAttention(ndl.Softmax())
     asked = [(task, model, ndl.Ridge(float(a), "optimal")) for a in np.geomspace(first, 10.0, 10)]
     predict_curves([asked[-2:]])

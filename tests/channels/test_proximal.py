@@ -12,7 +12,7 @@ from needlepoint.channels import any_activation, replies
 from needlepoint.channels import proximal as channel_module
 from needlepoint.channels.any_activation import general_response, search
 from needlepoint.channels.linear_attention import linear_response
-from needlepoint.channels.proximal import patient, proximal
+from needlepoint.channels.proximal import lowest, patient, proximal
 from needlepoint.channels.replies import Channel, Sample
 
 
@@ -122,6 +122,24 @@ def test_the_slope_vanishes_and_the_map_knows_how_far(model, tokens, V):
         # with two tokens the slope is the one along their difference
         np.testing.assert_allclose(found.left, away, rtol=0.5, atol=1e-9)
     np.testing.assert_array_less(-1e-15, found.gap)
+
+
+@pytest.mark.exact
+def test_the_lowest_of_two_searches_is_the_lower_in_every_sample():
+    kind, channel, sample = make("softmax", WILD, 3)
+    starts = random_starts(sample)
+    one, other = (brute(kind, channel, sample, starts[[mine]]) for mine in (-1, -2))
+    best = jax.jit(lowest, static_argnums=0)(kind, channel, sample, one[0], other[0])
+    heights = np.array(heights_of(one, other))
+    height = np.asarray(reply(kind, channel, sample, best.scores).envelope)
+    np.testing.assert_allclose(height, heights.min(axis=0), rtol=1e-12)
+    # each alone is the higher one somewhere, and what was not taken is the rival there
+    apart = np.ptp(heights, axis=0)
+    assert np.all([np.sum((h > heights.min(axis=0)) & (apart > 1e-3)) > 0 for h in heights])
+    far = (apart > 1e-3) & ~np.isfinite(one[0].gap) & ~np.isfinite(other[0].gap)
+    np.testing.assert_allclose(np.asarray(best.gap)[far], apart[far], rtol=1e-9)
+    away = WILD[0] * np.max(np.abs(curvature(kind, channel, sample, best.scores).slope), axis=0)
+    np.testing.assert_allclose(best.left, away, atol=1e-9)
 
 
 @pytest.mark.exact

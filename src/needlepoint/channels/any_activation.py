@@ -14,7 +14,7 @@ from needlepoint.models.activations import Activation, KernelActivation
 from needlepoint.numerics.arrays import Array
 from needlepoint.numerics.positive_solve import solve_positive
 
-_BEFORE, _AFTER = 5, 6  # Newton steps from every start, and then from the two lowest points alone
+_BEFORE, AFTER = 5, 6  # Newton steps from every start, and then from the two lowest points alone
 
 
 def starts_of(activation: type[Activation], c: dict[str, Any], sample: Sample) -> Any:
@@ -59,13 +59,15 @@ def search(activation: type[Activation], channel: Channel, sample: Sample, start
     """
     descend = _descent(activation, channel, sample)
     rough, value = jax.lax.map(lambda x: descend(x, _BEFORE), starts)
-    return refine(activation, channel, sample, jnp.stack(two_lowest(rough, value)[:2]), patience)
+    return refine(activation, channel, sample, jnp.stack(two_lowest(rough, value)[:2]), AFTER * patience)
 
 
-def refine(activation: type[Activation], channel: Channel, sample: Sample, leaders: Array, patience: int = 1) -> Minima:
+def refine(
+    activation: type[Activation], channel: Channel, sample: Sample, leaders: Array, steps: int = AFTER
+) -> Minima:
     """Return the minima that Newton's method reaches from two points `leaders` (2, tokens, n), the lower one first."""
     descend = _descent(activation, channel, sample)
-    fine, value = jax.lax.map(lambda x: descend(x, _AFTER * patience), leaders)
+    fine, value = jax.lax.map(lambda x: descend(x, steps), leaders)
     best, rival, gap = two_lowest(fine, value)
     slope = curvature(activation, channel, sample, best).slope
     return Minima(best, rival, gap, channel.V_k * jnp.max(jnp.abs(slope), axis=0))
@@ -100,16 +102,14 @@ def _descent(
             return reply(activation, channel, sample, chi).envelope
 
         def step(_: Any, state: Any) -> Any:
-            chi, value, move, fraction = state
-            new = chi + fraction * move
+            chi, value, fraction = state
+            new = chi + fraction * newton(chi)
             new_value = height(new)
             lower = new_value <= value
             chi, value = jnp.where(lower, new, chi), jnp.where(lower, new_value, value)
-            fraction = jnp.where(lower, jnp.minimum(1.0, 4 * fraction), fraction / 4)
-            return chi, value, newton(chi), fraction
+            return chi, value, jnp.where(lower, jnp.minimum(1.0, 4 * fraction), fraction / 4)
 
-        state = (start, height(start), newton(start), jnp.ones_like(sample.y))
-        chi, value, _, _ = jax.lax.fori_loop(0, steps, step, state)
+        chi, value, _ = jax.lax.fori_loop(0, steps, step, (start, height(start), jnp.ones_like(sample.y)))
         return chi, value
 
     return descend

@@ -12,7 +12,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from needlepoint.channels.any_activation import refine, search, starts_of
+from needlepoint.channels.any_activation import AFTER, refine, search, starts_of, two_lowest
 from needlepoint.channels.linear_attention import linear_response, linear_scores
 from needlepoint.channels.replies import Channel, Divergence, Minima, Reply, Response, Sample, reply
 from needlepoint.channels.softmax_pair import pair_scores
@@ -48,12 +48,22 @@ def _newton(activation: type[Activation], channel: Channel, sample: Sample) -> M
     return search(activation, channel, sample, starts_of(activation, channel.c, sample))
 
 
-def followed(activation: type[Activation], channel: Channel, sample: Sample, near: Minima) -> Minima:
+def followed(
+    activation: type[Activation], channel: Channel, sample: Sample, near: Minima, steps: int = AFTER
+) -> Minima:
     """Return the two minima that Newton's method reaches from those of `near`, which is known at fields close by.
 
     This costs a fifth of a search, but does not see a lower minimum that has appeared elsewhere.
     """
-    return refine(activation, channel, sample, jnp.stack([near.scores, near.rival]))
+    return refine(activation, channel, sample, jnp.stack([near.scores, near.rival]), steps)
+
+
+def lowest(activation: type[Activation], channel: Channel, sample: Sample, one: Minima, other: Minima) -> Minima:
+    """Return the two lowest minima of those that two searches have found at the same fields."""
+    points = jnp.stack([one.scores, other.scores, one.rival, other.rival])
+    value = jax.vmap(lambda chi: reply(activation, channel, sample, chi).envelope)(points)
+    best, rival, gap = two_lowest(points, value)
+    return Minima(best, rival, gap, jnp.where(value[1] < value[0], other.left, one.left))
 
 
 def _single(scores: Array) -> Minima:

@@ -15,7 +15,7 @@ from needlepoint.core.routes import GENERIC, ONE_DIMENSION, best, route
 from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.arrays import Array
 from needlepoint.theory.fields.accuracy import ACCURACY
-from needlepoint.theory.fields.envelope import descended, freedom, split, start_at
+from needlepoint.theory.fields.envelope import descended, split, start_at
 from needlepoint.theory.fields.law import Kind, Numbers, Sequences
 
 

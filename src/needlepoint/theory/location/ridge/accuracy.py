@@ -52,9 +52,13 @@ class RidgeAccuracy:
     solve_steps: int = 150
     """Most steps of `solve`."""
 
-    searched_steps: int = 4
-    """Most steps, after minima of sequences were followed, in which they are searched for again. One is enough where
-    nothing jumps; where something does, more than these seldom end better."""
+    followed_steps: int = 3
+    """Newton steps with which a minimum of a sequence is followed from the last one; six where it is searched for. Most
+    end in two; if many do not, all take three more, and the last few are searched for."""
+
+    searches: int = 3
+    """Most searches for lower minima of sequences at the end of an iteration that followed them, each after the first
+    at the end of what the one before has moved. One is enough where nothing jumps."""
 
     settle_steps: int = 60
     """Most steps of `settle`."""
@@ -87,6 +91,10 @@ class RidgeAccuracy:
 
     penalty_points_dear: int = 9
     """The same for all other proximal maps. All penalties use the same points, so that the risk is smooth."""
+
+    remembered: float = 0.5
+    """Largest difference of log penalties over which minima of sequences are followed from one solution to the next; a
+    little more than the differences of the risk are taken over."""
 
     penalty_settled: float = 5e-4
     """Step of the coordinates below which a scrambling is solved in these rounds: what it leaves in the differences of
@@ -140,6 +148,12 @@ class RidgeAccuracy:
 
     trend: float = 0.3
     """Largest move of a coordinate by extrapolation from the neighbours on a curve."""
+
+    first_steps: int = 2
+    """Most steps of a curve's next point from its neighbours, before a Jacobian of its own is computed."""
+
+    first_steps_followed: int = 6
+    """The same where minima are followed: a step is a fraction of the search at their end."""
 
     mixed: int = 3
     """Neighbours that are extrapolated from where they were solved with different numbers of points."""

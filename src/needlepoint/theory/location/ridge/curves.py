@@ -58,6 +58,8 @@ def _solve(curves: Curves, options: PredictionOptions) -> list[list[Prediction]]
                 solution, alone = found[0], len(found) == 1
             row.append(answer)
             # after two branches, or a failure, the next point is searched for from the starts, so that none is missed
+            for _, passed in known:
+                passed.equations.forget()
             known = [*known, (place, solution)] if alone and answer.status.finished else []
             trail = trail if known else None
             done += 1

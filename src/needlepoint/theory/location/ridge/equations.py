@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
+from needlepoint.channels.any_activation import AFTER
 from needlepoint.channels.replies import Minima
 from needlepoint.core.lowering import lower
 from needlepoint.core.routes import ONE_DIMENSION, best
@@ -20,7 +21,7 @@ from needlepoint.models.attention import KeyValueAttention
 from needlepoint.numerics.fixed_points import FixedPoints, anderson, jacobian, linearised_alone, linearised_rows, settle
 from needlepoint.tasks.single_location import SingleLocation
 from needlepoint.theory.location.ridge.accuracy import ACCURACY
-from needlepoint.theory.location.ridge.fields import ROWS, Conjugate, Means, blocks, means, settled
+from needlepoint.theory.location.ridge.fields import ROWS, Conjugate, Means, blocks, joined, means, settled
 from needlepoint.theory.location.ridge.sequences import Base, Order, points
 
 COARSE = 9
@@ -49,8 +50,8 @@ class Equations:
     seed: int
     follows: bool = False
     """Whether minima of sequences are followed from step to step of an iteration, and searched for again only at its
-    beginning and its end: half the cost where every search is Newton's method from many starts, but one more kernel to
-    compile, which pays in searches of many solutions."""
+    end, where lower ones are joined to them: a fraction of the cost where every search is Newton's method from many
+    starts, but two more kernels to compile, which pays in searches of many solutions."""
 
     @functools.cached_property
     def blocks(self) -> list[tuple[float, Base]]:
@@ -64,16 +65,21 @@ class Equations:
 
     def minima(self, order: Order) -> list[Minima]:
         """Return the proximal map of every block. Row i of `order` uses scrambling i, or the only one."""
-        rows = _filled(order)
-        near: Sequence[Minima | None] = [None] * len(self.blocks)
-        if self._following:
-            near = self._following[-1] or self._kept.get("minima", (None, near))[1]
+        rows, last = _filled(order), self.known
+
+        def settled_from(near: Sequence[Minima | None]) -> list[Minima]:
+            parts, steps = zip(self.blocks, near, strict=True), ACCURACY.followed_steps if self.follows else AFTER
+            return [settled(*self.kinds, *self.numbers, rows, base, before, steps) for (_, base), before in parts]
 
         def compute() -> list[Minima]:
-            return [
-                settled(*self.kinds, *self.numbers, rows, base, before)
-                for (_, base), before in zip(self.blocks, near, strict=True)
-            ]
+            if self._following:
+                return settled_from(self._following[-1] or last or [None] * len(self.blocks))
+            found = settled_from([None] * len(self.blocks))
+            if not self._can_follow or not last:
+                return found
+            # a search misses minima now and then that were found close by: both count, so that the map does not jump
+            parts = zip(self.blocks, found, settled_from(last), strict=True)
+            return [joined(*self.kinds, *self.numbers, rows, base, *both) for (_, base), *both in parts]
 
         return self._once("minima", rows, compute)
 
@@ -90,6 +96,17 @@ class Equations:
     @functools.cached_property
     def _kept(self) -> dict[str, tuple[Order, Any]]:
         return {}
+
+    @property
+    def known(self) -> list[Minima]:
+        """Return the minima of the last call, or what was recalled; empty where there are none."""
+        return self._kept.get("minima", (None, []))[1] or self._kept.get("near", (None, []))[1]
+
+    def recall(self, near: Sequence[Minima]) -> None:
+        """Forget everything, and follow minima from `near` where minima are followed."""
+        self.forget()
+        if near and self._can_follow:
+            self._kept["near"] = None, list(near)
 
     def forget(self) -> None:
         """Free the cached minima and means, which are large and can be computed again."""
@@ -119,6 +136,10 @@ class Equations:
     def is_cheap(self) -> bool:
         """Is the proximal map at most one-dimensional?"""
         return best("proximal", activation=self.kinds[1], tokens=self.task.longest).cost <= ONE_DIMENSION
+
+    @property
+    def _can_follow(self) -> bool:
+        return self.follows and not self.is_cheap
 
     @property
     def is_smooth(self) -> bool:
@@ -178,44 +199,71 @@ class Equations:
         def iterate(x: np.ndarray, most: int) -> FixedPoints:
             return anderson(self.map, x, tol=tol, most=most, slope=slope, enough=ACCURACY.jumping_step, close=close)
 
-        return self._twice(iterate, x, most)
+        return self._confirmed(iterate, x, most, tol)
 
-    def settle(self, x: np.ndarray, tol: float, most: int = ACCURACY.settle_steps) -> FixedPoints:
-        """Return where the flow of the map leads from `x`: (1, 6) if there is one scrambling, else a row for each."""
+    def settle(
+        self, x: np.ndarray, tol: float, most: int = ACCURACY.settle_steps, near: Sequence[Minima] = ()
+    ) -> FixedPoints:
+        """Return where the flow of the map leads from `x`: (1, 6) if there is one scrambling, else a row for each.
+
+        Where minima are followed, it begins from those of `near`, or with a search.
+        """
+        if self._can_follow:
+            self.recall(near)
         alone = self.scrambles == 1
         linearised = linearised_alone(self.map) if alone else linearised_rows(self.map, nearby=self.nearby)
 
         def iterate(x: np.ndarray, most: int) -> FixedPoints:
             return settle(linearised, x, tol=tol, most=most, enough=ACCURACY.jumping_step)
 
-        return self._twice(iterate, x, most)
+        return self._confirmed(iterate, x, most, tol)
 
-    def _twice(self, iterate: Callable[[np.ndarray, int], FixedPoints], x: np.ndarray, most: int) -> FixedPoints:
-        """Return where an iteration of at most so many steps from `x` (rows, 6) ends. If minima are followed, the same
-        iteration goes on from there for a few steps with a search at each, so that its residual is that of the map."""
-        if not self.follows or self.is_cheap or most <= ACCURACY.searched_steps:
+    def _confirmed(
+        self, iterate: Callable[[np.ndarray, int], FixedPoints], x: np.ndarray, most: int, tol: float
+    ) -> FixedPoints:
+        """Return where an iteration of at most so many steps from `x` (rows, 6) ends.
+
+        If minima are followed, a search from all starts at its end joins those that are lower, and the residual is
+        taken with them; where that moved it, the iteration goes on from there.
+        """
+        if not self._can_follow:
             return iterate(x, most)
-        with self.following():
-            first = iterate(x, most)
-        last = iterate(first.x, ACCURACY.searched_steps)
-        return last._replace(steps=first.steps + last.steps)
+        best, steps = None, 0
+        for _ in range(ACCURACY.searches):
+            with self.following():
+                ended = iterate(x, most)
+            found = iterate(ended.x, 1)
+            steps += ended.steps + found.steps
+            if best is None or np.max(found.residual) < np.max(best.residual):
+                best = found
+            # far below the differences between scramblings, which are 0 where there is one
+            quiet = min(ACCURACY.quiet * np.max(np.std(found.x, axis=0)), ACCURACY.jumping_step)
+            same = np.all(found.residual <= np.maximum(ended.residual + tol, quiet))
+            if same or np.any(ended.residual > max(tol, ACCURACY.jumping_step)):  # nor would more of the same end
+                break
+            x = found.ahead
+        assert best is not None
+        return best._replace(steps=steps)
 
     @contextlib.contextmanager
-    def following(self, around: Order | None = None) -> Iterator[None]:
-        """Follow the minima of sequences from call to call, or from those at the order `around`, instead of searching
+    def following(self, around: Sequence[Minima] = ()) -> Iterator[None]:
+        """Follow the minima of sequences from call to call, or all calls from those of `around`, instead of searching
         for them, as long as this context lasts and where `follows` says so."""
-        if self.follows and not self.is_cheap:
-            self._following.append([] if around is None else self.minima(around))
+        if not self._can_follow:
+            yield
+            return
+        self._following.append(list(around))
         try:
             yield
         finally:
-            if self._following:
-                self._following.clear()
-                self.forget()
+            self.recall(self._following.pop() or self.known)
 
     def near(self, x: np.ndarray) -> contextlib.AbstractContextManager[None]:
-        """Return a context in which minima are followed from those at coordinates `x` (rows, 6)."""
-        return self.following(unpack(x))
+        """Return a context in which minima are followed from the last known ones, which are taken to be near
+        coordinates `x` (rows, 6), or from those that a search finds there."""
+        if self._can_follow and not self.known:
+            self.minima(unpack(x))
+        return self.following(self.known)
 
     @functools.cached_property
     def _following(self) -> list[list[Minima]]:

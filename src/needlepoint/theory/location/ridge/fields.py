@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from needlepoint.channels.proximal import divergence, followed, patient, proximal
+from needlepoint.channels.any_activation import AFTER
+from needlepoint.channels.proximal import divergence, followed, lowest, patient, proximal
 from needlepoint.channels.replies import Channel, Divergence, Minima, Reply, Sample, reply
 from needlepoint.models.activations import Activation
 from needlepoint.tasks.single_location import SingleLocation
@@ -68,15 +69,18 @@ def settled(
     order: Order,
     base: Base,
     near: Minima | None = None,
+    steps: int = AFTER,
 ) -> Minima:
     """Return the proximal map of every sample; those that did not converge are solved again, with more steps.
 
-    With `near`, the minima at an order close by, these are followed instead of being searched for.
+    With `near`, the minima at an order close by, these are followed by so many steps instead of being searched for.
     """
     if near is None:
         found = _minima(task_type, activation, law, c, order, base)
     else:
-        found = _followed(task_type, activation, law, c, order, base, near)
+        found = _followed(task_type, activation, steps, law, c, order, base, near)
+        if steps < AFTER and np.count_nonzero(np.asarray(found.left) > ACCURACY.far) > ACCURACY.late:
+            found = _followed(task_type, activation, steps, law, c, order, base, found)
     late = np.nonzero(np.asarray(found.left) > ACCURACY.far)
     count = late[0].size
     if not count:
@@ -111,10 +115,11 @@ def _minima(
     return jax.vmap(one)(order, base)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _followed(
     task_type: type[SingleLocation],
     activation: type[Activation],
+    steps: int,
     law: Any,
     c: Any,
     order: Order,
@@ -122,9 +127,28 @@ def _followed(
     near: Minima,
 ) -> Minima:
     def one(order: Order, base: Base, near: Minima) -> Minima:
-        return followed(activation, Channel(c, order.V_k, order.V_v), fields(task_type, law, order, base), near)
+        return followed(activation, Channel(c, order.V_k, order.V_v), fields(task_type, law, order, base), near, steps)
 
     return jax.vmap(one)(order, base, near)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def joined(
+    task_type: type[SingleLocation],
+    activation: type[Activation],
+    law: Any,
+    c: Any,
+    order: Order,
+    base: Base,
+    one: Minima,
+    other: Minima,
+) -> Minima:
+    """Return the two lowest minima of every sample that either of two searches at the same order has found."""
+
+    def mine(order: Order, base: Base, one: Minima, other: Minima) -> Minima:
+        return lowest(activation, Channel(c, order.V_k, order.V_v), fields(task_type, law, order, base), one, other)
+
+    return jax.vmap(mine)(order, base, one, other)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

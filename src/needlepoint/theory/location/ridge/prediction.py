@@ -70,10 +70,11 @@ def at_best_penalties(
         resolved = learner.replace(lam=best.penalties, common=False)
         late = replace(options, tol=best.left(tol), progress=lambda done: options.progress((1 + done) / 2))
         found = branches(task, model, resolved, late, follows=True, **(near if follows else {}))
-        known = _raised(found[0], best.shortfall, tol)
+        known, minima = _raised(found[0], best.shortfall, tol), found[0].equations.known
         answer = prediction(
             task, model, learner, resolved, options, [known, *found[1:]], (*best.notes, best.how_known())
         )
+        found[0].equations.recall(minima)  # for the next point of a curve
         answers.append((answer, found[0], best.trail))
         if best.x is not None and np.max(np.abs(found[0].seed.x - best.x)) < ACCURACY.gap:
             break

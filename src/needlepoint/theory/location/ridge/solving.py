@@ -104,7 +104,10 @@ def _continued(coarse: Equations, near: Mapping[float, Solution], tol: float, ca
     if level > COARSE + 1:  # a new Jacobian by the coarse rule costs less than one step with so many points
         slope = coarse.slope(x.mean(axis=0))
     settled, close = no_step(tol), CLOSE * scatter(pack(last.rows)) * falls(level - last.equations.log2_points)
-    found = equations.solve(x, settled, for_all(slope), most=2, close=close)
+    if last.equations.log2_points == level:
+        equations.recall(last.equations.known)
+    most = ACCURACY.first_steps_followed if coarse.follows else ACCURACY.first_steps
+    found = equations.solve(x, settled, for_all(slope), most, close)
     if not _near(found, settled, close):
         slope = coarse.slope(found.ahead.mean(axis=0))
         found = equations.solve(found.ahead, settled, for_all(slope), most=12, close=close)
