@@ -89,12 +89,12 @@ class Equations:
         The map, the solution and its stability ask for the same minima and means one after the other.
         """
         kept = self._kept.get(name)
-        if kept is None or not _same(kept[0], order):
+        if kept is None or kept[0] is None or not _same(kept[0], order):
             kept = self._kept[name] = order, compute()
         return kept[1]
 
     @functools.cached_property
-    def _kept(self) -> dict[str, tuple[Order, Any]]:
+    def _kept(self) -> dict[str, tuple[Order | None, Any]]:
         return {}
 
     @property
