@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import needlepoint as ndl
+from needlepoint.numerics.precision import float64
 
 SOFTMAX = ndl.Softmax()
 
@@ -14,6 +15,7 @@ def cost(penalties, weights):
 
 @pytest.mark.exact
 @pytest.mark.parametrize("heads", [2, 3])
+@float64
 def test_equal_heads_are_one_head_that_costs_as_much(heads):
     rng = np.random.default_rng(0)
     model, lam = ndl.MultiHead(heads, SOFTMAX), (0.7, 0.3)

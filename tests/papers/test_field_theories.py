@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import needlepoint as ndl
-from needlepoint.papers.fields import heads, phases
+from needlepoint.papers.fields import crossing, heads, phases
 from needlepoint.papers.figures import Record, figure, figures
 from needlepoint.papers.runner import agreement, compute
 
-IDS = ("several-relevant", "sign-labels", "heads-sgd", "semantic-transition")
+IDS = ("several-relevant", "sign-labels", "heads-sgd", "heads-crossing", "semantic-transition")
 BOTH = pytest.mark.parametrize("size", ["quick", "full"])
 
 
@@ -140,3 +140,38 @@ def test_a_doubtful_phase_is_broken_and_the_transition_is_marked():
     lines = drawing.figure.axes[0].lines
     assert "--" in {line.get_linestyle() for line in lines}
     np.testing.assert_allclose(lines[0].get_xdata(), [p.x for p in points])
+
+
+def one_and_two(size, gap):
+    """Records of the quick size: one head has a risk of 0.9, two heads are lower by gap(alpha)."""
+    found = []
+    for p in figure("heads-crossing").points(size):
+        below = gap(p.x) if p.label == "two heads" else 0.0
+        error = ndl.Estimate(0.9 - below, 0.01, "stderr" if p.verb == "simulate" else "numerical")
+        given = p.task, p.model, p.learner, {"excess_risk": error}
+        if p.verb == "simulate":
+            result = ndl.Measurement(*given, d=p.options["d"], repeats=p.options["repeats"])
+        else:
+            result = ndl.Prediction(*given, status=ndl.Status.UNSTABLE if p.x > 1.2 else ndl.Status.CONVERGED)
+        found.append(Record(p, result))
+    return found
+
+
+@BOTH
+def test_two_heads_are_better_from_where_the_gap_begins(size):
+    drawing = figure("heads-crossing").draw(one_and_two(size, lambda alpha: max(0.0, 0.2 * (alpha - 0.6))))
+    drawing.figure.savefig(io.BytesIO(), format="png", dpi=30)
+    ((_, at, error),) = drawing.tables["crossing"][1]
+    assert at == pytest.approx(0.6)
+    assert 0 < error < 0.2
+    said = [t.get_text() for t in drawing.figure.legends[0].get_texts()]
+    assert any(text.startswith("two heads are better from 0.6") for text in said)
+    columns, rows = drawing.tables["curves"]
+    assert all(len(row) == len(columns) for row in rows)
+    assert {row[0] for row in rows} == {"one head", "two heads", "one head less two heads"}
+
+
+def test_where_two_heads_are_not_better_nothing_is_marked():
+    drawing = figure("heads-crossing").draw(one_and_two("quick", lambda alpha: 0.0))
+    assert drawing.tables["crossing"][1] == []
+    assert crossing.crossing({1.0: ndl.Estimate(0.1, 0.01), 2.0: ndl.Estimate(0.2, 0.01)}) is None

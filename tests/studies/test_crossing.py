@@ -50,7 +50,7 @@ def test_risks_that_cross_and_the_better_one_at_few_samples(monkeypatch):
     monkeypatch.setattr(crossing, "contest", known({"one": lambda a: 0.5 + 0.1 * a, "two": lambda a: 1.0 - 0.1 * a}))
     found = risk_crossing(TASK, HEADS, LEARNER, (2.4, 5.0), width=0.5)
     assert (found.better, found.alpha.value) == ("two", pytest.approx(2.5))
-    found = risk_crossing(TASK, HEADS, LEARNER, (1.0, 2.6), width=0.5)
+    found = risk_crossing(TASK, HEADS, LEARNER, (1.0, 2.55), width=0.5)
     assert (found.better, found.alpha.value) == ("one", pytest.approx(2.5))
 
 
@@ -66,10 +66,10 @@ def test_the_error_is_that_of_both_gaps():
 
 
 def test_curvature_enters_the_error():
-    """Of a parabola the line through two points misses the zero by less than what is added."""
+    """Of a parabola the line through two points misses the zero by about what is added."""
     gaps = {a: ndl.Estimate((a - 1.0) * (a + 1.0), 0.0) for a in (1.5, 2.0, 3.0)}
     found = continued(gaps, 0.5)
-    assert abs(found.value - 1.0) < 1.5 * found.error
+    assert found.error < abs(found.value - 1.0) * 1.2 < 1.5 * found.error
     assert found.error < 0.5
     straight = continued({a: ndl.Estimate(a - 1.0, 0.0) for a in (1.5, 2.0, 3.0)}, 0.5)
     assert straight.error == pytest.approx(0.0, abs=1e-12)

@@ -82,6 +82,7 @@ _COSTS = {
     "erf-schedule": 12.0,
     "erf-sgd": 30.0,
     "erf-small-scale": 4.0,
+    "heads-crossing": 700.0,
     "heads-sgd": 47.0,
     "indexed-best": 40.0,
     "indexed-errors": 20.0,

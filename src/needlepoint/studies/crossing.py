@@ -107,7 +107,9 @@ def continued(gaps: Mapping[float, Estimate], near: float) -> Estimate:
     if len(alphas) > 2:
         c = alphas[2]
         slope, next_slope = rise / (b - a), (gaps[c].value - h.value) / (c - b)
-        error += abs((next_slope - slope) / (c - a) * (found - a) * (found - b) / slope)
+        bend = (next_slope - slope) / (c - a)
+        there = max(abs(slope + bend * (2 * found - a - b)), abs(slope) / 4)  # the slope of the parabola at the answer
+        error += abs(bend * (found - a) * (found - b)) / there
     return Estimate(found, error)
 
 
