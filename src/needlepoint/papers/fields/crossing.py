@@ -12,8 +12,6 @@ from needlepoint.models.activations import Softmax
 from needlepoint.models.heads import MultiHead
 from needlepoint.papers.fields.records import COLUMNS, curve, said
 from needlepoint.papers.figures import Drawing, Figure, Point, Record, Size, register, spread
-from needlepoint.studies.crossing import continued
-from needlepoint.studies.verdicts import is_apart
 from needlepoint.tasks.needles import Needles
 
 PAPER = "2603.03993"
@@ -56,6 +54,9 @@ def gaps(records: Sequence[Record], kind: type, d: int = 0) -> dict[float, Estim
 def crossing(found: dict[float, Estimate]) -> Estimate | None:
     """Return where the predicted gap begins: the last alpha up to which it is within its error, and the gaps beyond,
     continued to zero. None if two heads are not better at the largest alpha, or are at all."""
+    from needlepoint.studies.crossing import continued
+    from needlepoint.studies.verdicts import is_apart
+
     alphas = sorted(found)
     within = [a for a in alphas if not is_apart(found[a])]
     if not within or within[-1] == alphas[-1]:
