@@ -86,28 +86,33 @@ def risk_crossing(
 
 
 def continued(gaps: Mapping[float, Estimate], near: float) -> Estimate:
-    r"""eq:risk-crossing. Return where the line through the two gaps closest to `near` is zero, with the errors of both
-    gaps added up; with a third gap, how much the curvature through all three changes is added. From one gap the answer
-    is the middle between it and `near`.
+    r"""eq:risk-crossing. Return where the line through the gap closest to `near` and another one is zero.
+
+    The error has the errors of both gaps added up and, with a third gap, how much the curvature through all three
+    changes; the other gap is the one that makes it least. From one gap, or gaps that do not grow, the answer is the
+    middle between the closest and `near`.
 
     >>> crossing = ndl.studies.crossing.continued({2.0: ndl.Estimate(0.1, 0.01), 3.0: ndl.Estimate(0.3, 0.01)}, 1.0)
     >>> f"{crossing.value:.2f} {crossing.error:.3f}"
     '1.50 0.100'
     """
-    alphas = sorted(gaps, key=lambda alpha: abs(alpha - near))
-    a = alphas[0]
-    if len(alphas) == 1:
-        return Estimate((a + near) / 2, abs(a - near) / 2)
-    b, g, h = alphas[1], gaps[a], gaps[alphas[1]]
+    a, *others = sorted(gaps, key=lambda alpha: abs(alpha - near))
+    found = []
+    for i, b in enumerate(others):
+        third = others[i + 1] if i + 1 < len(others) else others[i - 1] if i else None
+        if gaps[b].value > gaps[a].value:
+            found.append(_line(gaps, a, b, third))
+    return min(found, key=lambda each: each.error, default=Estimate((a + near) / 2, abs(a - near) / 2))
+
+
+def _line(gaps: Mapping[float, Estimate], a: float, b: float, third: float | None) -> Estimate:
+    g, h = gaps[a], gaps[b]
     rise = h.value - g.value
-    if rise <= 0:  # the risks do not part from here on: all that is known is the bracket
-        return Estimate((a + near) / 2, abs(a - near) / 2)
     found = (a * h.value - b * g.value) / rise
     error = abs(b - a) * (abs(h.value) * g.error + abs(g.value) * h.error) / rise**2
-    if len(alphas) > 2:
-        c = alphas[2]
-        slope, next_slope = rise / (b - a), (gaps[c].value - h.value) / (c - b)
-        bend = (next_slope - slope) / (c - a)
+    if third is not None:
+        slope, next_slope = rise / (b - a), (gaps[third].value - h.value) / (third - b)
+        bend = (next_slope - slope) / (third - a)
         there = max(abs(slope + bend * (2 * found - a - b)), abs(slope) / 4)  # the slope of the parabola at the answer
         error += abs(bend * (found - a) * (found - b)) / there
     return Estimate(found, error)

@@ -107,12 +107,14 @@ def solve(
     judged = [s if s.stability is not None else replace(s, stability=judge(s.equations, s.rows)) for s in solved]
     for i, leaving in enumerate(judged):
         # where there are phases, what breaks the symmetry of one of them is another
-        alone = leaving.stability is not None and leaving.equations.pattern.name == "unique"
-        place = _without_symmetry(leaving) if alone and leaving.stability.breaking > BREAKS else None
+        alone, known = leaving.equations.pattern.name == "unique", leaving.stability
+        if not alone or known is None or known.breaking <= BREAKS:
+            continue
+        place = _without_symmetry(leaving)
         if place is None:
             continue
         if _is_back(place, leaving.same_as or leaving):
-            judged[i] = replace(leaving, stability=replace(leaving.stability, breaking=1.0))
+            judged[i] = replace(leaving, stability=replace(known, breaking=1.0))
         elif leaving.same_as is None:
             without = _refined(place, tol)
             without = replace(without, stability=judge(without.equations, without.rows)) if without.solved else None
