@@ -44,19 +44,17 @@ EXCHANGED = np.kron(np.eye(2), [[0.0, 1.0], [1.0, 0.0]])
 @pytest.mark.quadrature
 @float64
 def test_the_equations_of_two_heads_hold_there():
-    """One step of the larger equations moves the overlaps by no more than their errors. Their conjugates are averaged
-    over the exchange of the heads: without that the noise of what is odd under it is divided by a spread that vanishes,
-    which is why the larger equations do not settle there. Of the products, only what is even is compared."""
+    """One step of the larger equations moves the overlaps by no more than their errors. Of their conjugates only what
+    is even under the exchange of the heads is taken: the noise of the rest is divided by a spread that vanishes, which
+    is why the larger equations do not settle there."""
     found = solution(TWO, STRONG)
     assert found.same_as is not None
     equations, order = found.equations, found.order
-    steps = []
+    half, steps = (np.eye(4) + EXCHANGED) / 2, []
     for scrambling in range(equations.scrambles):
         hat = equations.conjugates(equations.means(order, scrambling))
-        other = EXCHANGED @ hat.M, *(EXCHANGED @ each @ EXCHANGED for each in (hat.Q, hat.V))
-        even = type(hat)(*((a + b) / 2 for a, b in zip(hat, other, strict=True)))
+        even = type(hat)(half @ hat.M, *(half @ each @ half for each in (hat.Q, hat.V)))
         steps.append(equations.pattern.updated(even, np.array(equations.penalties)))
-    half = (np.eye(4) + EXCHANGED) / 2
     M, Q = (np.mean([step[i] for step in steps], axis=0) for i in (0, 1))
     assert np.max(np.abs(M - order.M)) < 2 * np.max(found.order_error.M) < 0.05 * np.max(np.abs(order.M))
     assert np.max(np.abs(half @ (Q - order.Q) @ half)) < 2 * np.max(found.order_error.Q) < 0.1 * np.max(order.Q)
