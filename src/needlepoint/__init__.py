@@ -66,6 +66,8 @@ if TYPE_CHECKING:
     from needlepoint.plotting.results import plot as plot
     from needlepoint.simulation.simulating import simulate as simulate
     from needlepoint.studies.contest import contest as contest
+    from needlepoint.studies.crossing import Crossing as Crossing
+    from needlepoint.studies.crossing import risk_crossing as risk_crossing
     from needlepoint.studies.execution.executors import Processes as Processes
     from needlepoint.studies.execution.executors import Serial as Serial
     from needlepoint.studies.execution.on_dask import Dask as Dask
@@ -151,6 +153,7 @@ _HOMES = {
     "plotting.results": ("plot",),
     "simulation.simulating": ("simulate",),
     "studies.contest": ("contest",),
+    "studies.crossing": ("Crossing", "risk_crossing"),
     "studies.execution.executors": ("Processes", "Serial"),
     "studies.execution.on_dask": ("Dask",),
     "studies.refining": ("Refine",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,18 @@ from needlepoint.core.lowering import Template, lower
 from needlepoint.core.specs import Spec
 from needlepoint.numerics.fingerprints import fingerprint
 from needlepoint.tasks.sequence import Fields, SequenceTask
+
+
+class Merged(NamedTuple):
+    """The smaller `model` that another one is where some of its columns are equal, w = `factors` w' with factors
+    (P, P')."""
+
+    model: FieldModel
+    factors: np.ndarray
+
+    def penalties(self, given: Any) -> tuple[float, ...]:
+        """Return the penalties (P',) at which the smaller model costs as much as the other one with `given` (P,)."""
+        return tuple(float(r) for r in np.asarray(given) @ self.factors**2)
 
 
 class FieldModel(Spec):
@@ -97,6 +109,10 @@ class FieldModel(Spec):
                 "give one penalty for all, or one for each of these."
             )
         return tuple(lam[groups.index(name)] for name in self.group_of)
+
+    def merged(self) -> Merged | None:
+        """Return what the model is where columns that may be exchanged are equal; None if there are no such columns."""
+        return None
 
     def source_hash(self) -> str | None:
         """Return a hash of what the output of a user's class computes, at two and three tokens."""

@@ -178,7 +178,7 @@ class Contest(Showing):
     def _together(self, learner: Spec) -> list[Entry]:
         """Return the best model and all that cannot be told apart from it."""
         best, *others = self.ranked(learner)
-        return [best, *(e for e in others if not _is_apart(self.margin(e)))]
+        return [best, *(e for e in others if not is_apart(self.margin(e)))]
 
     def _outcome(self, learner: Spec) -> str:
         together = self._together(learner)
@@ -210,7 +210,7 @@ class Contest(Showing):
         parts = [first]
         if bound is not None and bound.risk(self.metric).kind == best.risk(self.metric).kind:
             above = best.risk(self.metric) - bound.risk(self.metric)
-            parts.append(f"{_digits(above)} above {bound.name}" if _is_apart(above) else f"as good as {bound.name}")
+            parts.append(f"{_digits(above)} above {bound.name}" if is_apart(above) else f"as good as {bound.name}")
         doubted = [e for e in ranked if not e.trusted]
         parts += [f"{e.name} is not to be trusted ({e.prediction.status.name})" for e in doubted] or ["trusted"]
         if isinstance(learner, Ridge) and not isinstance(learner.lam, str):
@@ -300,7 +300,7 @@ class Contest(Showing):
     __repr__ = __str__
 
 
-def _is_apart(margin: Estimate | None) -> bool:
+def is_apart(margin: Estimate | None) -> bool:
     """Return whether a margin is beyond its error: one bound, or SURE standard errors."""
     return (
         margin is not None and margin.finite and margin.value > (SURE if margin.kind == "stderr" else 1) * margin.error

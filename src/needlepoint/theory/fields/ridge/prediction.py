@@ -141,6 +141,11 @@ def prediction(
         notes += (f"the iteration stopped where it still moves by {best.residual:.1g}.",)
     elif status is Status.UNBOUNDED:
         notes += ("some weights are held neither by a penalty nor by the samples; give a small penalty (lam=1e-3).",)
+    if best.same_as is not None:
+        smaller = best.same_as.equations
+        names = zip(smaller.model.labels, smaller.penalties, strict=True)
+        held = ", ".join(f"{name} {penalty:.4g}" for name, penalty in names)
+        notes += (f"all heads are equal: they are one of {smaller.model!r} with the penalties {held}.",)
     for other in found[1:]:
         where = (
             f"{other.equations.pattern.name} branch" if other.equations.pattern.name != "unique" else "second solution"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from needlepoint.tasks.sequence import SequenceTask
 from needlepoint.theory.fields.accuracy import ACCURACY
 from needlepoint.theory.fields.order import Order, Pattern
 from needlepoint.theory.fields.population import estimate, losses, risks
+from needlepoint.theory.fields.ridge.equal_columns import equal_columns
 from needlepoint.theory.fields.ridge.equations import Equations, starting_points
 from needlepoint.theory.fields.ridge.stability import BREAKS, BROKEN, Stability, breaking, judge
 from needlepoint.theory.fields.symmetry import patterns
@@ -28,6 +30,7 @@ class Solution:
     """A fixed point, the mean over independent scramblings (`rows`); errors are three standard errors.
 
     `envelope` is the mean envelope: the derivative of the energy by alpha, because the free energy is stationary.
+    `same_as` is the solution of the smaller model that this one amounts to, where columns are equal.
     """
 
     start: str
@@ -44,6 +47,7 @@ class Solution:
     status: Status
     slope: np.ndarray
     stability: Stability | None = None
+    same_as: Solution | None = None
 
     @property
     def solved(self) -> bool:
@@ -96,17 +100,26 @@ def solve(
         starts = {name: x for name, x in starting_points(pattern, informed).items() if name in wanted}
         for place in _places(coarse, starts):
             progress((number + 0.3) / len(phases))
-            solution = _refined(place, tol)
+            solution = _with_equal_columns(place, tol) or _refined(place, tol)
             if all(_differ(solution, other) for other in found):
                 found.append(solution)
     solved = [s for s in found if s.solved]
-    judged = [replace(s, stability=judge(s.equations, s.rows)) for s in solved]
-    # where there are phases, what breaks the symmetry of one of them is another
-    alone = [s for s in judged if s.equations.pattern.name == "unique"]
-    for leaving in [s for s in alone if s.stability is not None and s.stability.breaking > BREAKS]:
-        without = _without_symmetry(leaving, tol)
-        if without is not None and all(_differ(without, other) for other in judged):
-            judged.append(without)
+    judged = [s if s.stability is not None else replace(s, stability=judge(s.equations, s.rows)) for s in solved]
+    for i, leaving in enumerate(judged):
+        # where there are phases, what breaks the symmetry of one of them is another
+        alone, known = leaving.equations.pattern.name == "unique", leaving.stability
+        if not alone or known is None or known.breaking <= BREAKS:
+            continue
+        place = _without_symmetry(leaving)
+        if place is None:
+            continue
+        if _is_back(place, leaving.same_as or leaving):
+            judged[i] = replace(leaving, stability=replace(known, breaking=1.0))
+        elif leaving.same_as is None:
+            without = _refined(place, tol)
+            without = replace(without, stability=judge(without.equations, without.rows)) if without.solved else None
+            if without is not None and all(_differ(without, other) for other in judged):
+                judged.append(without)
     return sorted(judged, key=lambda s: s.energy.value) or found[:1]
 
 
@@ -115,21 +128,27 @@ def wanted_starts(start: str) -> tuple[str, ...]:
     return {"both": ("uninformed", "informed"), "random": ("uninformed",), "informed": ("informed",)}[start]
 
 
-def _without_symmetry(solution: Solution, tol: float | None) -> Solution | None:
-    """Return where the equations without symmetries lead from a solution that they leave; None if to nothing new.
+def _without_symmetry(solution: Solution) -> Found | None:
+    """Return where the equations without symmetries lead from a solution that they seem to leave; None if to no point
+    that they hold.
 
-    There are as many such solutions as the symmetry has images; this is one of them, in which the sign of what the
+    There are as many such points as the symmetry has images; this is one of them, in which the sign of what the
     symmetry forbade is arbitrary.
     """
+    solution = solution.same_as or solution
     broken = breaking(solution.equations, solution.order)
     if broken is None:
         return None
     equations = replace(broken.equations, log2_points=ACCURACY.coarse + ACCURACY.finer[-1])
     place = settled(equations, BROKEN, broken.x + ACCURACY.pushed * broken.direction)
-    if not place.held:
-        return None
-    found = _refined(place, tol)
-    return replace(found, stability=judge(found.equations, found.rows)) if found.solved else None
+    return place if place.held else None
+
+
+def _is_back(place: Found, solution: Solution) -> bool:
+    """Return whether a place is the solution that was left: with few points, what is forbidden may seem to grow where
+    columns almost vanish."""
+    pairs = zip(place.equations.pattern.unpack(place.x), solution.order, strict=True)
+    return all(np.max(np.abs(a - b)) < ACCURACY.apart * np.max(np.abs(b)) for a, b in pairs)
 
 
 def followed(solution: Solution, alpha: float, tol: float | None = None) -> Solution | None:
@@ -187,6 +206,31 @@ def _refined(place: Found, tol: float | None) -> Solution:
         level = min(last, level + max(1, more))
         x = np.stack([equations.pattern.pack(row) for row in solution.rows])
         x = np.repeat(x.mean(axis=0)[None], ACCURACY.scrambles, axis=0)
+
+
+def _with_equal_columns(place: Found, tol: float | None) -> Solution | None:
+    """Return the solution of the smaller model that a place with equal columns amounts to; None if they differ."""
+    equal = equal_columns(place.equations, place.x) if place.held else None
+    if equal is None:
+        return None
+    smaller = settled(equal.smaller()[0], place.start, equal.smaller()[1])
+    found = _refined(smaller, tol) if smaller.held else None
+    if found is None or not found.solved:
+        return None
+    return replace(
+        found,
+        equations=replace(found.equations, **_of_larger(place.equations)),
+        rows=[equal.embedded(row) for row in found.rows],
+        order=equal.embedded(found.order),
+        order_error=equal.error(found.order_error),
+        slope=place.slope,
+        stability=judge(found.equations, found.rows),
+        same_as=found,
+    )
+
+
+def _of_larger(equations: Equations) -> dict[str, Any]:
+    return {name: getattr(equations, name) for name in ("model", "penalties", "pattern")}
 
 
 def _of_zero(solution: Solution) -> float:
@@ -256,7 +300,10 @@ def _solution(place: Found, equations: Equations, found: FixedPoints) -> Solutio
 
 def _differ(one: Solution, other: Solution) -> bool:
     """Return whether two solutions differ by more than their errors and a relative `apart`."""
-    for a, b, ea, eb in zip(one.order, other.order, one.order_error, other.order_error, strict=True):
+    pairs = list(zip(one.order, other.order, one.order_error, other.order_error, strict=True))
+    if one.same_as is not None and other.same_as is not None:
+        pairs = pairs[:2]  # how much differences of equal columns give is known with few points only
+    for a, b, ea, eb in pairs:
         if np.any(np.abs(a - b) > np.maximum(ea + eb, ACCURACY.apart * np.max(np.abs(a)))):
             return True
     return False
