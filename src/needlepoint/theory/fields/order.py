@@ -80,7 +80,8 @@ class Pattern:
         digits = ROUNDING * float(np.sum(order.M**2))
         # the difference loses digits where the overlaps are large, and may then not be positive
         found += [self.packed(matrix, digits) for matrix in (order.Q - order.M @ order.M.T, order.V)]
-        return np.concatenate(found)
+        whole = np.concatenate(found)
+        return whole if np.all(np.isfinite(whole)) else np.full(self.coordinates, np.nan)
 
     def packed(self, matrix: np.ndarray, digits: float = 0.0) -> np.ndarray:
         """Return the coordinates of a positive matrix (P, P) with this pattern: the logarithms of the diagonal of its
