@@ -2,7 +2,9 @@
 
 import json
 import os
+from pathlib import Path
 
+import jax
 import pytest
 
 from needlepoint.core import specs
@@ -30,6 +32,20 @@ def _no_activations_of_others():
     _forget()
     yield
     _forget()
+
+
+MOST_MAPPINGS = 30_000
+"""Compiled kernels are memory mappings, of which a process may have 65,530 on Linux; beyond, XLA ends in a segmentation
+fault, as one worker that ran all slow tests did."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _not_too_many_kernels():
+    """Drop compiled kernels after a file of tests where they have become very many."""
+    yield
+    mappings = Path("/proc/self/maps")
+    if mappings.exists() and mappings.read_text().count("\n") > MOST_MAPPINGS:
+        jax.clear_caches()
 
 
 @pytest.fixture
