@@ -50,8 +50,9 @@ def mine(scores):
 """,
 }
 SLOW = ("--executor", "erf-flow")  # worker processes, figures
-ELSEWHERE = ("--address", "reproduce --full", "reproduce --executor")
-"""A scheduler on another machine (tests/studies/execution has one), and hours or minutes of figures."""
+ELSEWHERE = ("--address", "reproduce --full", "reproduce --executor", "needlepoint explore")
+"""A scheduler on another machine (tests/studies/execution has one), hours or minutes of figures, and a page that stays
+open (tests/explorer)."""
 
 
 def commands(group, prefix=""):
