@@ -4,10 +4,16 @@
 import { fill, h } from "./dom.js";
 import { State } from "./state.js";
 import { contest } from "./tabs/contest.js";
+import { dynamics } from "./tabs/dynamics.js";
+import { heads } from "./tabs/heads.js";
+import { maps } from "./tabs/maps.js";
+import { own } from "./tabs/own.js";
+import { spectra } from "./tabs/spectra.js";
+import { study } from "./tabs/study.js";
 
-export const TABS = [contest];
+export const TABS = [contest, dynamics, spectra, maps, heads, study, own];
 
-export function mount(root, { ask, table, own = null, tabs = TABS, address = true, initial = {}, extra = {} }) {
+export function mount(root, { ask, table, own: mine = null, tabs = TABS, address = true, initial = {}, extra = {} }) {
   const state = new State(tabs, { address, initial });
   const links = tabs.map((tab) =>
     h("a", { href: `?tab=${tab.id}`, id: `tab-${tab.id}`, role: "tab", onclick: (event) => follow(event, tab.id) }, tab.title),
@@ -15,7 +21,7 @@ export function mount(root, { ask, table, own = null, tabs = TABS, address = tru
   const list = h("nav", { className: "tabs", role: "tablist", "aria-label": "views" }, links);
   const main = h("main", { id: "view", tabIndex: -1 });
   fill(root, h("header", { className: "top" }, h("h1", {}, "needlepoint"), tabs.length > 1 ? list : ""), main);
-  const context = { ask, table, own: own ?? { task: [], model: [], activation: [], folders: 0 }, state, open: (id, values) => state.open(id, values), extra };
+  const context = { ask, table, own: mine ?? { task: [], model: [], activation: [], folders: 0 }, state, open: (id, values) => state.open(id, values), extra };
   let view = null;
 
   function follow(event, id) {
@@ -34,6 +40,7 @@ export function mount(root, { ask, table, own = null, tabs = TABS, address = tru
 
   function show(other) {
     if (other || !view) {
+      if (view) view.left = true; // what arrives late finds that nobody looks any more
       view?.leave?.();
       links.forEach((link, i) => {
         link.setAttribute("aria-selected", tabs[i] === state.tab);

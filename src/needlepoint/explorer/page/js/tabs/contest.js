@@ -62,7 +62,7 @@ class Contest {
     fill(root, this.verdict, this.status, h("div", { className: "view" }, this.controls.element, content));
     this.left.onClick((point) => state.set({ alpha: Number(point.x) }));
     this.right.onClick((point) => state.set({ penalty: Number(point.x) }));
-    this.refine = debounced(() => this.ask(), 350);
+    this.refine = debounced(() => this.left || this.ask(), 350);
   }
 
   meaning() {
@@ -109,6 +109,7 @@ class Contest {
     const rest = ALPHAS.filter((a) => a !== alpha).flatMap((a) => everyone.map((one) => ({ question: this.best(one, a), take: redraw })));
     const pending = first.filter(({ question }) => !known(question));
     const later = () => {
+      if (this.left) return;
       const around = this.models.map((one) => this.around(one)).filter(Boolean).map((question) => ({ question, take: redraw }));
       this.work.want([...around, ...rest]);
     };
@@ -134,6 +135,7 @@ class Contest {
   }
 
   progress() {
+    if (this.left) return;
     const { work } = this;
     const { total, done, busy, problem } = work;
     const parts = [];
@@ -156,6 +158,7 @@ class Contest {
   }
 
   draw() {
+    if (this.left) return;
     const v = this.state.values;
     const alphas = [...new Set([...ALPHAS, v.alpha])].sort((a, b) => a - b);
     const traces = [];
