@@ -80,7 +80,9 @@ def test_the_code_that_is_shown_gives_the_number(page, call):
 
 def test_back_and_forward_restore_the_state(page):
     page.set("tokens", 3)
-    page.js("const e = document.getElementById('select-task'); e.value = 'MaxSLR'; e.dispatchEvent(new Event('change'))")
+    page.js(
+        "const e = document.querySelector('#select-task'); e.value = 'MaxSLR'; e.dispatchEvent(new Event('change'))"
+    )
     assert "task=MaxSLR" in page.driver.current_url
     page.driver.back()
     page.until("document.getElementById('select-task').value === 'SpikedSLR'", "back")

@@ -17,7 +17,8 @@ SCRIPT = """
 import(process.argv[1]).then(({Table}) => {
   const given = JSON.parse(require("fs").readFileSync(0, "utf8"));
   const found = new Table(given.document);
-  console.log(JSON.stringify(given.points.map(([task, tokens, model, snr, noise, alpha]) => found.at({task, tokens, snr, noise}, model, alpha))));
+  const at = ([task, tokens, model, snr, noise, alpha]) => found.at({task, tokens, snr, noise}, model, alpha);
+  console.log(JSON.stringify(given.points.map(at)));
 });
 """
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from needlepoint.cli.options import Activations, run_activations
+from needlepoint.cli.options import Activations, check_target, run_activations
 
 Folders = Annotated[
     list[Path] | None,
@@ -20,6 +20,10 @@ Hosts = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--no-browser", help="Print the address and open nothing")]
 
+Export = Annotated[
+    Path | None, typer.Option(help="Write the study at PATH to one .html file, which needs no server, and stop")
+]
+
 
 def explore(
     paths: Folders = None,
@@ -27,8 +31,16 @@ def explore(
     port: Port = 0,
     allow_host: Hosts = None,
     no_browser: Quiet = False,
+    export: Export = None,
 ) -> None:
     """A page on this machine where curves move as sliders do; needs the extra `explorer`."""
+    if export is not None:
+        check_target(export, (".html",))
+        from needlepoint.explorer.export import export_study
+
+        run_activations(theory)
+        print(export_study(paths or [], export))
+        return
     from needlepoint.explorer.server.serving import serve
     from needlepoint.explorer.settings import Settings
 

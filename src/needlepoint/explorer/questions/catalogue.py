@@ -37,5 +37,5 @@ def own_specs() -> dict[str, Any]:
         except InvalidParameter:
             example = None
         fields = [field.name for field in declared(cls)]
-        found[cls.family].append({"name": name, "fields": fields, "example": example})
+        found[cls.family].append({"name": name, "fields": fields, "example": example, "module": cls.__module__})
     return found

@@ -19,7 +19,7 @@ STEPS, RECORDS = 20_000, 200
 
 @dataclass(frozen=True)
 class Flow:
-    """The velocity of both overlaps on a grid, with fixed points, the line where the key turns, and the minimum off it."""
+    """The velocity of both overlaps on a grid, with fixed points and the line where the key turns."""
 
     task: Any
     model: Any

@@ -1,4 +1,4 @@
-"""Files in the folders that the explorer was started with: which there are, and a study opened without writing to it."""
+"""Files in the folders that the explorer was started with: which there are, and a study that is only read."""
 
 from __future__ import annotations
 

@@ -37,7 +37,9 @@ class Heads:
             return
         for i, layer in enumerate(layers):
             report = ndl.heads(checkpoint, layer=layer)
-            emit({"event": "layer", "layer": layer, "heads": [_short(h) for h in report.heads], "notes": report.notes()})
+            emit(
+                {"event": "layer", "layer": layer, "heads": [_short(h) for h in report.heads], "notes": report.notes()}
+            )
             emit({"event": "progress", "done": (i + 1) / len(layers)})
 
 

@@ -18,7 +18,7 @@ POINTS, LEVELS = 24, 3
 
 @dataclass(frozen=True)
 class Map:
-    """A sweep over two fields (or one); `on` names what cells are halved on: "stable", "status", "branch" or nothing."""
+    """A sweep over one or two fields; cells are halved where `on` changes ("stable", "status", "branch" or nothing)."""
 
     task: Any
     model: Any
@@ -41,18 +41,16 @@ class Map:
 
         refine = ndl.Refine(self.on, levels=self.levels) if self.on and len(self.axes) > 1 else None
         sent: set[tuple[Any, ...]] = set()
-        rows = len(self.axes[-1][1]) if len(self.axes) > 1 else 1
-        for i in range(rows):
-            # row by row, so that the map appears as it is computed
-            part = dict(self.axes)
-            if rows > 1:
-                part[self.axes[-1][0]] = (self.axes[-1][1][i],)
+        whole = dict(self.axes)
+        last, values = list(self.axes)[-1]
+        # row by row, so that the map appears as it is computed
+        parts = [{**whole, last: (value,)} for value in values] if len(whole) > 1 else [whole]
+        for i, part in enumerate(parts):
             with ndl.sweep(self.task, self.model, self.learner, part, progress=False) as study:
                 self._tell(study.points(), emit, sent)
-            emit({"event": "progress", "done": (i + 1) / (rows + (1 if refine else 0))})
+            emit({"event": "progress", "done": (i + 1) / (len(parts) + (1 if refine else 0))})
         if refine is not None:
-            over = dict(self.axes)
-            with ndl.sweep(self.task, self.model, self.learner, over, refine=refine, progress=False) as study:
+            with ndl.sweep(self.task, self.model, self.learner, whole, refine=refine, progress=False) as study:
                 self._tell(study.points(), emit, sent)
 
     def _tell(self, points: Iterable[Any], emit: Emit, sent: set[tuple[Any, ...]]) -> None:
@@ -79,4 +77,3 @@ def _axis(reader: Reader, specs: dict[str, Any], name: str) -> tuple[str, tuple[
     for value in values:
         assign(specs[part], rest, value)
     return path, values
-

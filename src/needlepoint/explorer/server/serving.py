@@ -8,6 +8,8 @@ import socket
 import sys
 import threading
 import webbrowser
+from collections.abc import Mapping
+from urllib.parse import urlencode
 
 from needlepoint.core.errors import InvalidParameter
 from needlepoint.explorer.settings import Settings
@@ -26,13 +28,14 @@ def listening(port: int) -> socket.socket:
     return found
 
 
-def address(port: int, token: str) -> str:
+def address(port: int, token: str, initial: Mapping[str, str] | None = None) -> str:
     """Return the page's address; the token is in the fragment, which a browser sends to nobody."""
-    return f"http://127.0.0.1:{port}/#token={token}"
+    query = f"?{urlencode(initial)}" if initial else ""
+    return f"http://127.0.0.1:{port}/{query}#token={token}"
 
 
-def serve(settings: Settings, *, port: int = 0, browser: bool = True) -> None:
-    """Serve the page until interrupted, and print its address."""
+def serve(settings: Settings, *, port: int = 0, browser: bool = True, initial: Mapping[str, str] | None = None) -> None:
+    """Serve the page until interrupted, and print its address, which opens it at the state `initial`."""
     try:
         import uvicorn
 
@@ -40,7 +43,7 @@ def serve(settings: Settings, *, port: int = 0, browser: bool = True) -> None:
     except ImportError as error:
         raise missing(error) from None
     with contextlib.closing(listening(port)) as listener:
-        found = address(listener.getsockname()[1], settings.token)
+        found = address(listener.getsockname()[1], settings.token, initial)
         config = uvicorn.Config(
             application(settings),
             log_level="error",

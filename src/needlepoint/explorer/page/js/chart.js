@@ -33,6 +33,16 @@ function axis(given = {}) {
   return { ...line, showline: true, automargin: true, title: { text: title ?? "", font: { size: 13 }, standoff: 8 }, ...rest };
 }
 
+// Ticks of a logarithmic axis at 1, 2 and 5 times powers of ten, or only at these where there are many.
+export function logTicks(lo, hi) {
+  const steps = hi / lo > 300 ? [1] : [1, 2, 5];
+  const found = [];
+  for (let power = Math.floor(Math.log10(lo)) - 1; power <= Math.log10(hi) + 1; power += 1) {
+    for (const step of steps) found.push(Number((step * 10 ** power).toPrecision(3)));
+  }
+  return found;
+}
+
 export class Chart {
   constructor(label, { tall = false, links = true } = {}) {
     this.plot = h("div", { className: tall ? "plot tall" : "plot", role: "img", "aria-label": label });

@@ -3,6 +3,10 @@
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("aria-") && value !== undefined) {
+      element.setAttribute(name, String(value));
+      continue;
+    }
     if (value === undefined || value === null || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name in element && name !== "list") element[name] = value;

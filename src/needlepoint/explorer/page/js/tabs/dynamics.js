@@ -104,7 +104,7 @@ class Dynamics {
     this.paths = this.paths.slice(-12);
     const end = event.end[0] ?? "";
     const last = { key: event.key.at(-1), value: event.value.at(-1), risk: event.excess.at(-1) };
-    const words = { oracle: "It finds the key", swapped: "It ends swapped: the key along the value teacher", other: "It has not arrived" }[end] ?? "It stopped";
+    const words = { oracle: "It finds the key (up to the common sign of key and value)", swapped: "It ends swapped: the key along the value teacher", other: "It has not arrived" }[end] ?? "It stopped";
     if (event.of === "theory") fill(this.said, h("b", {}, words), `: after ${event.steps.at(-1)} steps κ = ${digits(last.key)}, ν = ${digits(last.value)}, excess risk ${digits(last.risk)}.`);
     this.said.dataset.key = last.key;
     this.draw();
@@ -158,7 +158,7 @@ class Dynamics {
         curves.push({ x: trained.steps, y: trained.excess, type: "scatter", mode: "markers", name: "training", marker: { size: 4, color: colour(1) } });
       }
     });
-    this.square.draw(traces, { x: { title: "κ (key)", range: [-1.04, 1.04] }, y: { title: "ν (value)", range: [-1.04, 1.04] }, annotations: this.flow ? heads(this.flow) : [] });
+    this.square.draw(traces, { x: { title: "κ (key)", range: [-1.04, 1.04], constrain: "domain" }, y: { title: "ν (value)", range: [-1.04, 1.04], scaleanchor: "x", constrain: "domain" }, annotations: this.flow ? heads(this.flow) : [] });
     this.risk.draw(curves, { x: { title: "steps" }, y: { title: "excess risk  (R)", rangemode: "tozero" } });
   }
 

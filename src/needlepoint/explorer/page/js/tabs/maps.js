@@ -1,14 +1,14 @@
 // Phase diagrams: one number over two fields of a question, refined where the answer changes; a click opens a point.
 
 import { Asking } from "../asking.js";
-import { Chart, colour, ink, isDark } from "../chart.js";
+import { Chart, colour, ink, logTicks } from "../chart.js";
 import { Code, number, python } from "../code.js";
 import { panel, selection, slider } from "../controls.js";
 import { debounced, digits, fill, h, within } from "../dom.js";
 
 const MAPS = {
-  linear: { title: "ridge, linear: where the theory holds", task: "SpikedSLR(tokens=2, snr=2, noise=0.3)", model: "KeyValueAttention(Linear())", learner: "Ridge(alpha=4, lam=0.5)", x: ["learner.alpha", 0.5, 16, "samples / d  (α)"], y: ["learner.lam", 0.02, 10, "penalty  (r)"], on: "stable" },
-  softmax: { title: "ridge, softmax: where the theory holds", task: "SpikedSLR(tokens=2, snr=2, noise=0.3)", model: "KeyValueAttention(Softmax())", learner: "Ridge(alpha=4, lam=0.5)", x: ["learner.alpha", 0.5, 16, "samples / d  (α)"], y: ["learner.lam", 0.02, 10, "penalty  (r)"], on: "stable" },
+  linear: { title: "ridge, linear: where the theory holds", task: "SpikedSLR(tokens=2, snr=2, noise=0.3)", model: "KeyValueAttention(Linear())", learner: "Ridge(alpha=4, lam=0.5)", x: ["learner.alpha", 0.7, 12, "samples / d  (α)"], y: ["learner.lam", 0.1, 10, "penalty  (r)"], on: "stable" },
+  softmax: { title: "ridge, softmax: where the theory holds", task: "SpikedSLR(tokens=2, snr=2, noise=0.3)", model: "KeyValueAttention(Softmax())", learner: "Ridge(alpha=4, lam=0.5)", x: ["learner.alpha", 0.7, 12, "samples / d  (α)"], y: ["learner.lam", 0.1, 10, "penalty  (r)"], on: "stable" },
   erf: { title: "erf on the sphere: oracle or swapped", task: "SpikedSLR(tokens=10, snr=200)", model: "KeyValueAttention(Erf(scale=0.3), unit_norm=True)", learner: "Population(within='all')", x: ["task.snr", 0.5, 200, "snr  (μ)"], y: ["model.activation.scale", 0.02, 3, "scale  (λ)"], on: "branch" },
   indexed: { title: "query-key matrix: error of the estimate", task: "AttentionIndexed(2, Wishart(0.5), noise_var=0.1)", model: "TiedAttention()", learner: "Ridge(alpha=0.3, lam=0.02)", x: ["learner.alpha", 0.05, 2, "samples / d²  (α)"], y: ["learner.lam", 0.003, 1, "penalty  (r)"], on: "stable" },
 };
@@ -19,7 +19,7 @@ export const maps = {
   question: "Where does the answer change?",
   fields: {
     map: { default: "linear", options: Object.keys(MAPS) },
-    points: { default: 8, lo: 4, hi: 16, whole: true },
+    points: { default: 6, lo: 4, hi: 16, whole: true },
     levels: { default: 1, lo: 0, hi: 3, whole: true },
     x: { default: 0, lo: 0, hi: 1e6 },
     y: { default: 0, lo: 0, hi: 1e6 },
@@ -131,7 +131,7 @@ class Maps {
     const values = this.points.map((p) => this.value(p));
     const finite = values.filter((v) => v !== null && v > 0).map(Math.log10).sort((a, b) => a - b);
     const [low, high] = [finite[0] ?? 0, finite[Math.floor(0.95 * (finite.length - 1))] ?? 1];
-    const marker = (inside) => ({ symbol: inside ? "square" : "square-open", size: this.size(), color: [], cmin: low, cmax: high, colorscale: isDark() ? "Viridis" : "Blues", reversescale: isDark() === false, line: { width: 1 } });
+    const marker = (inside) => ({ symbol: inside ? "square" : "square-open", size: this.size(), color: [], cmin: low, cmax: high, colorscale: "Viridis", line: { width: 1 } });
     const parts = [true, false].map((inside) => ({ x: [], y: [], text: [], customdata: [], type: "scatter", mode: "markers", name: inside ? "trusted" : "not to be trusted", marker: marker(inside), hovertemplate: "%{text}<extra></extra>" }));
     this.points.forEach((point, i) => {
       const part = parts[point.trusted ? 0 : 1];
@@ -145,7 +145,7 @@ class Maps {
     parts[0].marker.symbol = this.points.filter((p) => p.trusted).map((p) => (p.branch === "swapped" ? "diamond" : "square"));
     const { x, y } = this.state.values;
     const chosen = x && y ? [{ x: [x], y: [y], type: "scatter", mode: "markers", name: "chosen", marker: { symbol: "circle-open", size: 20, color: colour(1), line: { width: 3 } }, hoverinfo: "skip" }] : [];
-    this.chart.draw([...parts, ...chosen], { x: { title: map.x[3], type: "log", range: padded(map.x) }, y: { title: map.y[3], type: "log", range: padded(map.y) } });
+    this.chart.draw([...parts, ...chosen], { x: { title: map.x[3], type: "log", range: padded(map.x), tickvals: logTicks(map.x[1], map.x[2]) }, y: { title: map.y[3], type: "log", range: padded(map.y), tickvals: logTicks(map.y[1], map.y[2]) } });
   }
 
   size() {

@@ -1,7 +1,7 @@
 // Your own theory: tasks and models of the file that the explorer was started with, asked as on the command line.
 
 import { Asking } from "../asking.js";
-import { Chart, trusted, colour } from "../chart.js";
+import { Chart, colour, logTicks, trusted } from "../chart.js";
 import { Code, number, python } from "../code.js";
 import { panel, selection, slider, words } from "../controls.js";
 import { fill, h, within } from "../dom.js";
@@ -58,8 +58,12 @@ class Own {
     return { task: task || first("task", "SpikedSLR(tokens=2, snr=2, noise=0.3)"), model: model || first("model", activation), learner };
   }
 
+  get file() {
+    return [...this.mine.task, ...this.mine.model, ...this.mine.activation][0]?.module ?? "my_theory";
+  }
+
   listing() {
-    const rows = ["task", "model", "activation"].flatMap((family) => this.mine[family].map((one) => h("tr", {}, h("td", {}, family), h("td", {}, one.name), h("td", {}, one.fields.join(", ")))));
+    const rows = ["task", "model", "activation"].flatMap((family) => this.mine[family].map((one) => h("tr", {}, h("td", {}, family), h("td", {}, one.name), h("td", {}, one.fields.filter((name) => name !== "source").join(", ")))));
     if (rows.length) return h("table", { id: "own" }, h("thead", {}, h("tr", {}, ["", "name", "fields"].map((t) => h("th", {}, t)))), h("tbody", {}, rows));
     return h("p", { className: "small" }, "Nothing of your own is here: start the page as ", h("code", {}, "needlepoint explore --theory my_theory.py"), ". What the library has can be asked below all the same.");
   }
@@ -97,8 +101,9 @@ class Own {
   }
 
   draw() {
+    this.chart.element.hidden = !this.points.length;
     const curve = this.points.filter((p) => p.risk).map((p) => ({ x: p.at[0], y: p.risk[0], trusted: p.trusted, text: within(...p.risk) }));
-    this.chart.draw(trusted(curve, { name: "risk", colour: colour(0) }), { x: { title: this.state.values.over, type: "log" }, y: { title: "risk" } });
+    this.chart.draw(trusted(curve, { name: "risk", colour: colour(0) }), { x: { title: this.state.values.over, type: "log", tickvals: logTicks(Math.min(this.state.values.lo, this.state.values.hi), Math.max(this.state.values.lo, this.state.values.hi)) }, y: { title: "risk" } });
     const missing = this.points.filter((p) => p.message);
     if (missing.length) fill(this.said, h("span", { className: "problem" }, missing[0].message));
   }
@@ -107,8 +112,8 @@ class Own {
     const { task, model, learner } = this.texts;
     const { over, lo, hi, points } = this.state.values;
     this.code.show(
-      `import numpy as np\nimport needlepoint as ndl\nfrom my_theory import *  # your file\n\nquestion = ${python(task)}, ${python(model)}, ${python(learner)}\nprint(ndl.predict(*question))\nstudy = ndl.sweep(*question, over={"${over}": list(np.geomspace(${number(lo)}, ${number(hi)}, ${points}))})\nndl.plot(study)`,
-      `needlepoint predict --theory my_theory.py --task "${task}" \\\n    --model "${model}" \\\n    --learner "${learner}"`,
+      `import numpy as np\nimport needlepoint as ndl\nfrom ${this.file} import *  # your file\n\nquestion = ${python(task)}, ${python(model)}, ${python(learner)}\nprint(ndl.predict(*question))\nstudy = ndl.sweep(*question, over={"${over}": list(np.geomspace(${number(lo)}, ${number(hi)}, ${points}))})\nndl.plot(study)`,
+      `needlepoint predict --theory ${this.file}.py --task "${task}" \\\n    --model "${model}" \\\n    --learner "${learner}"`,
     );
   }
 }
