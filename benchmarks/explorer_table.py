@@ -62,11 +62,14 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 
 def blocks() -> Iterator[tuple[str, int, str]]:
-    """Yield the blocks: those that a reader opens first in front, those that take hours (max, three tokens) last."""
-    pairs = [(task, tokens) for tokens in table.TOKENS for task in table.TASKS]
-    for task, tokens in sorted(pairs, key=lambda pair: pair[0] == "MaxSLR" and pair[1] > 2):
-        for model in table.MODELS:
-            yield task, tokens, model
+    """Yield the blocks: those that a reader opens first in front, those that take longest (erf, and max) behind."""
+    every = [(task, tokens, model) for tokens in table.TOKENS for task in table.TASKS for model in table.MODELS]
+
+    def cost(block: tuple[str, int, str]) -> int:
+        task, tokens, model = block
+        return 2 * (task == "MaxSLR" and tokens > 2) + (model == "erf" and (task, tokens) != ("SpikedSLR", 2))
+
+    yield from sorted(every, key=cost)
 
 
 def jobs() -> Iterator[list[tuple[Any, ...]]]:

@@ -12,8 +12,9 @@ from needlepoint.explorer.export import export_study
 from needlepoint.explorer.limits import Limits
 from needlepoint.explorer.opening import at
 from needlepoint.explorer.settings import Settings
-from needlepoint.explorer.widget import Answering
+from needlepoint.explorer.widget import Answering, script
 
+from browsing import browser, need_browser
 from waiting import until
 
 MODULES = sorted((PAGE / "js").rglob("*.js"))
@@ -101,3 +102,34 @@ def test_what_cannot_be_opened_is_one_sentence(tmp_path):
         export_study([], tmp_path / "page.html")
     with pytest.raises(InvalidParameter, match="there is no file or folder"):
         ndl.explore(folders=[tmp_path / "nothing"])
+
+
+FAKE = """
+const [text, table] = arguments;
+const listeners = [];
+const model = {
+  get: (name) => (name === "table" ? table : { tab: "spectra" }),
+  on: (_, action) => listeners.push(action),
+  send: ({ id, question }) => {
+    globalThis.asked = question;
+    for (const event of [{ event: "started", worker: 1 }, { event: "refused", sentence: "Not here." }]) {
+      setTimeout(() => listeners.forEach((action) => action({ id, event })));
+    }
+  },
+};
+const url = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
+return import(url).then((module) => module.default.render({ model, el: document.body })).then(() => "drawn");
+"""
+
+
+def test_the_widget_is_drawn_and_asks_by_messages(tmp_path):
+    need_browser()
+    empty = tmp_path / "cell.html"
+    empty.write_text("<!doctype html><title>a cell</title><body></body>")
+    with browser() as page:
+        page.open(empty.as_uri())
+        assert page.js(FAKE, script(), (PAGE / "table" / "best.json").read_text()) == "drawn"
+        page.until("document.querySelector('.problem')?.textContent === 'Not here.'", "the answer")
+        assert page.js("return globalThis.asked.kind") == "spectrum"
+        assert page.js("return document.querySelectorAll('.katex').length") > 3
+        assert page.errors() == []

@@ -50,7 +50,7 @@ def serve(settings: Settings, *, port: int = 0, browser: bool = True, initial: M
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=1,
-            limit_concurrency=200,
+            limit_concurrency=1000,
         )
         server = uvicorn.Server(config)
         print(found, flush=True)

@@ -63,7 +63,7 @@ export class Chart {
   draw(traces, { x = {}, y = {}, ...layout } = {}) {
     this.traces = traces;
     const Plotly = globalThis.Plotly;
-    if (!Plotly || !this.plot.isConnected) return Promise.resolve();
+    if (!Plotly || !this.plot.clientWidth) return Promise.resolve(); // not shown, or not yet
     const font = { family: "system-ui, sans-serif", size: 12, color: ink("ink") };
     const whole = {
       font,

@@ -40,7 +40,7 @@ export function mount(root, { ask, table, own: mine = null, tabs = TABS, address
 
   function show(other) {
     if (other || !view) {
-      if (view) view.left = true; // what arrives late finds that nobody looks any more
+      if (view) view.gone = true; // what arrives late finds that nobody looks any more
       view?.leave?.();
       links.forEach((link, i) => {
         link.setAttribute("aria-selected", tabs[i] === state.tab);

@@ -62,7 +62,7 @@ class Contest {
     fill(root, this.verdict, this.status, h("div", { className: "view" }, this.controls.element, content));
     this.left.onClick((point) => state.set({ alpha: Number(point.x) }));
     this.right.onClick((point) => state.set({ penalty: Number(point.x) }));
-    this.refine = debounced(() => this.left || this.ask(), 350);
+    this.refine = debounced(() => this.gone || this.ask(), 350);
   }
 
   meaning() {
@@ -109,7 +109,7 @@ class Contest {
     const rest = ALPHAS.filter((a) => a !== alpha).flatMap((a) => everyone.map((one) => ({ question: this.best(one, a), take: redraw })));
     const pending = first.filter(({ question }) => !known(question));
     const later = () => {
-      if (this.left) return;
+      if (this.gone) return;
       const around = this.models.map((one) => this.around(one)).filter(Boolean).map((question) => ({ question, take: redraw }));
       this.work.want([...around, ...rest]);
     };
@@ -135,7 +135,7 @@ class Contest {
   }
 
   progress() {
-    if (this.left) return;
+    if (this.gone) return;
     const { work } = this;
     const { total, done, busy, problem } = work;
     const parts = [];
@@ -158,7 +158,7 @@ class Contest {
   }
 
   draw() {
-    if (this.left) return;
+    if (this.gone) return;
     const v = this.state.values;
     const alphas = [...new Set([...ALPHAS, v.alpha])].sort((a, b) => a - b);
     const traces = [];
@@ -186,6 +186,7 @@ class Contest {
     const v = this.state.values;
     const traces = [];
     let top = 0;
+    let curves = 0;
     for (const one of this.models) {
       const best = this.point(one, v.alpha);
       if (!best?.risk) continue;
@@ -193,6 +194,7 @@ class Contest {
       const events = (question && known(question))?.filter((e) => e.event === "point") ?? [];
       const points = events.map((e) => ({ x: e.factor, y: e.risk?.[0] ?? null, trusted: e.trusted, text: shown(live(e)) }));
       traces.push(...trusted(points, { name: one.name, colour: colour(one.index) }), dot(1, best, colour(one.index), `${one.name}, best`, "star"));
+      curves += points.length ? 1 : 0;
       top = Math.max(top, 1.6 * best.risk);
     }
     const bayes = this.point(this.bayes, v.alpha);
@@ -200,9 +202,10 @@ class Contest {
     if (bayes?.risk) shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: bayes.risk, y1: bayes.risk, line: { color: ink("soft"), dash: "dash", width: 1.5 } });
     const low = bayes?.risk ? 0.9 * bayes.risk : undefined;
     this.right.draw(traces, {
-      x: { title: "penalty, times the model's own best", type: "log", tickvals: [0.05, 0.2, 1, 5, 20] },
+      x: { title: "penalty, times the model's own best", type: "log", tickvals: [0.05, 0.2, 1, 5, 20], range: [Math.log10(0.044), Math.log10(23)] },
       y: { title: "risk  (E)", range: top && low ? [low, top] : undefined },
       shapes,
+      annotations: curves || !top ? [] : [{ x: 0.5, y: 0.96, xref: "paper", yref: "paper", text: "the curves come from the solver, after the best penalty", showarrow: false, font: { size: 12, color: ink("soft") } }],
     });
   }
 

@@ -55,7 +55,7 @@ class Dynamics {
     const about = h("details", {}, h("summary", {}, "equations"), tex(MODEL, true), tex(FLOW, true));
     fill(root, this.said, this.flowing.element, this.running.element, h("div", { className: "view" }, this.controls.element, h("div", {}, charts, this.code.element, about)));
     this.square.plot.addEventListener("click", (event) => this.clicked(event));
-    this.again = debounced(() => this.left || this.ask(), 120);
+    this.again = debounced(() => this.gone || this.ask(), 120);
   }
 
   leave() {

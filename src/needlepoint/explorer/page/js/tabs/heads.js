@@ -54,7 +54,7 @@ class HeadsView {
     if (event.event !== "files") return;
     this.names = event.checkpoints;
     if (!this.names.length) fill(this.said, "There is no checkpoint here: start the page as ", h("code", {}, "needlepoint explore FOLDER"), " with a model's folder, or one that has such folders.");
-    else setTimeout(() => this.left || this.update());
+    else setTimeout(() => this.gone || this.update());
   }
 
   update() {

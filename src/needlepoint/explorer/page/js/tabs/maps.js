@@ -45,7 +45,7 @@ class Maps {
     const content = h("div", {}, h("div", { className: "row" }, this.start, this.asking.element), this.chart.element, hint, this.point, this.code.element);
     fill(root, this.said, h("div", { className: "view" }, this.controls.element, content));
     this.chart.onClick((found) => found.customdata !== undefined && this.choose(this.points[found.customdata]));
-    this.again = debounced(() => this.left || this.ask(), 250);
+    this.again = debounced(() => this.gone || this.ask(), 250);
   }
 
   leave() {
@@ -84,7 +84,7 @@ class Maps {
     if (event.event !== "point") return;
     this.points.push(event);
     this.chart.element.dataset.points = this.points.length;
-    this.redraw ??= debounced(() => this.left || this.draw(), 60);
+    this.redraw ??= debounced(() => this.gone || this.draw(), 60);
     this.redraw();
     this.tell();
   }

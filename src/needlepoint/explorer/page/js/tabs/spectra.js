@@ -60,7 +60,7 @@ class Spectra {
     const content = h("div", {}, h("div", { className: "charts one" }, this.chart.element), this.marks.element, h("div", { className: "row" }, this.start, this.training.element), this.drop, this.own.element, this.code.element, about);
     fill(root, this.said, this.law.element, h("div", { className: "view" }, this.controls.element, content));
     this.marks.onClick((point) => state.set({ alpha: point.x }));
-    this.again = debounced(() => this.left || this.ask(), 60);
+    this.again = debounced(() => this.gone || this.ask(), 60);
   }
 
   leave() {

@@ -49,7 +49,7 @@ class StudyView {
     if (!this.study && !wanted) return;
     if (wanted && this.names && this.study?.name !== wanted && this.asked !== wanted) {
       this.asked = wanted;
-      setTimeout(() => this.left || this.asking.run({ kind: "study", name: wanted }, (event) => this.arrived(event), { label: "reading" }));
+      setTimeout(() => this.gone || this.asking.run({ kind: "study", name: wanted }, (event) => this.arrived(event), { label: "reading" }));
       return;
     }
     if (this.study) this.show();
@@ -111,7 +111,7 @@ class StudyView {
     });
     const numbers = rows.map((row) => cell(row, x)).filter((v) => typeof v === "number" && v > 0);
     const wide = numbers.length > 2 && Math.max(...numbers) > 8 * Math.min(...numbers) && numbers.length === rows.length;
-    this.chart.draw(traces, { x: { title: x, type: typeof rows[0]?.[this.at(x)] === "string" ? "category" : wide ? "log" : "linear" }, y: { title: metric.replaceAll("_", " ") }, showlegend: traces.length > 1, legend: { orientation: "h", y: 1.15 }, margin: { l: 56, r: 10, t: 30, b: 44 } });
+    this.chart.draw(traces, { x: { title: x, type: typeof rows[0]?.[this.at(x)] === "string" ? "category" : wide ? "log" : "linear" }, y: { title: metric.replaceAll("_", " ") }, showlegend: traces.length > 1, legend: { orientation: "h", y: -0.2, yanchor: "top" } });
   }
 
   listing() {
