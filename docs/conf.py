@@ -43,7 +43,7 @@ equation_pages = {
 
 html_theme = "furo"
 html_title = "needlepoint"
-html_static_path = ["_static"]
+html_static_path = ["_static", "../src/needlepoint/explorer/page/vendor/math"]  # KaTeX, which the explorer has too
 html_math_renderer = "bundled"
 html_copy_source = False
 html_show_sourcelink = False

@@ -17,7 +17,7 @@ from pages import GROUPS, PICTURES, grouped
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-KATEX = DOCS / "_static" / "katex"
+KATEX = ROOT / "src" / "needlepoint" / "explorer" / "page" / "vendor" / "math" / "katex"
 OUTSIDE = re.compile(r"""(?:\bsrc=|<link[^>]*\bhref=|url\(|@import\s)\s*["']?((?:https?:)?//[^"')>\s]+)""")
 """What a browser would fetch from elsewhere: scripts, pictures, styles, fonts; not links that a reader may follow."""
 

@@ -1,4 +1,4 @@
-"""Equations by KaTeX in the reader's browser, from the copy in `_static/katex`: nothing is fetched from anywhere."""
+"""Equations by KaTeX in the reader's browser, from the explorer's copy: nothing is fetched from anywhere."""
 
 from __future__ import annotations
 

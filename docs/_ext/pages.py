@@ -29,9 +29,9 @@ GROUPS = (
     Group(
         "verbs",
         "Verbs",
-        ("theory.predicting", "simulation.simulating", "theory.comparing", "plotting", "papers"),
+        ("theory.predicting", "simulation.simulating", "theory.comparing", "plotting", "papers", "explorer"),
         "Ask a question of the theory, ask the same question of training, put the two side by side, draw the answer.",
-        first=("predict", "simulate", "compare", "contest", "plot"),
+        first=("predict", "simulate", "compare", "contest", "plot", "explore"),
     ),
     Group(
         "tasks",

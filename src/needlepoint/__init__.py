@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from needlepoint.core.specs import real as real
     from needlepoint.core.specs import spec as spec
     from needlepoint.core.status import Status as Status
+    from needlepoint.explorer.opening import explore as explore
     from needlepoint.learners import BayesOptimal as BayesOptimal
     from needlepoint.learners import GradientFlow as GradientFlow
     from needlepoint.learners import OnlineSGD as OnlineSGD
@@ -141,6 +142,7 @@ _HOMES = {
     "core.results": ("Measurement", "Prediction", "Trajectory"),
     "core.specs": ("count", "nested", "real", "spec"),
     "core.status": ("Status",),
+    "explorer.opening": ("explore",),
     "learners": ("BayesOptimal", "GradientFlow", "OnlineSGD", "Population", "ProjectedDescent", "Ridge"),
     "losses": ("Logistic", "Square"),
     "models.activations": ("Erf", "Linear", "Softmax", "SoftmaxOne", "Softplus"),

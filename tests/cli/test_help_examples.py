@@ -50,8 +50,9 @@ def mine(scores):
 """,
 }
 SLOW = ("--executor", "erf-flow")  # worker processes, figures
-ELSEWHERE = ("--address", "reproduce --full", "reproduce --executor")
-"""A scheduler on another machine (tests/studies/execution has one), and hours or minutes of figures."""
+ELSEWHERE = ("--address", "reproduce --full", "reproduce --executor", "--no-browser")
+"""A scheduler on another machine (tests/studies/execution has one), hours or minutes of figures, and a page that stays
+open (tests/explorer)."""
 
 
 def commands(group, prefix=""):
@@ -97,14 +98,14 @@ def marked():
 
 @pytest.mark.parametrize(("name", "example"), list(marked()))
 def test_every_example_runs(name, example, folder, call):
-    if name.startswith("study"):
+    if name.startswith("study") or "study.sqlite" in example:
         assert run(["sweep", "study.toml"]) == 0
     code, out, err = call(*words(example))
     assert code == 0
     assert err == "" or name == "reproduce"  # it says what it does
     if "--json" in example:
         json.loads(out.splitlines()[-1])
-    for file in re.findall(r"\w+\.(?:png|csv|sqlite)", example):
+    for file in re.findall(r"\w+\.(?:png|csv|sqlite|html)", example):
         assert (folder / file).stat().st_size > 0
 
 

@@ -20,6 +20,7 @@ from needlepoint.cli.studies import study_app, sweep
 from needlepoint.cli.verbs import compare, predict, simulate
 from needlepoint.core.errors import NeedlepointError, NotConverged, brief, one_line
 from needlepoint.core.process.caching import use_cache
+from needlepoint.explorer.command import explore
 
 _MEMORY = "this needs more memory than there is; take a smaller d, length, batch or number of runs."
 
@@ -107,6 +108,7 @@ for command in (
     heads,
     truncate,
     probe,
+    explore,
     tasks,
     models,
     learners,

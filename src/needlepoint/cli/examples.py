@@ -80,6 +80,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "needlepoint probe my-model --sentences 40 --seed 1 --plot bars.png",
         "needlepoint probe my-model --data labels.csv --heads 4 --follow-links --json",
     ),
+    "explore": (
+        "needlepoint explore study.sqlite --export page.html",
+        "needlepoint explore . my-model --theory mine.py --port 8765 --allow-host atlas --no-browser",
+    ),
     "tasks": ("needlepoint tasks", "needlepoint tasks --json"),
     "models": ("needlepoint models", "needlepoint models --json"),
     "learners": ("needlepoint learners", "needlepoint learners --json"),
