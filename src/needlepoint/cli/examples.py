@@ -12,6 +12,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'needlepoint predict --task "SpikedSLR(tokens=3, snr=2)" --model "KeyValueAttention(Linear())" \\\n'
         '    --learner "Ridge(alpha=5, lam=0.1)" --plot curve.png',
         'needlepoint predict --task "MaxSLR(tokens=2, snr=2)" --learner "BayesOptimal()" --tol 1e-6 --seed 1',
+        'needlepoint predict --task "SpikedSLR(tokens=2, snr=2)" --model "KeyValueAttention(Softmax())" \\\n'
+        '    --learner "Ridge(alpha=5, lam=0.5)" --ansatz 1rsb',
         "needlepoint predict --spec run.toml --set task.snr=4 --json",
         'needlepoint predict --theory mine.py --task "SpikedSLR(tokens=2, snr=2)" \\\n'
         '    --model "KeyValueAttention(mine())" --learner "Population()"',
@@ -19,6 +21,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "simulate": (
         'needlepoint simulate --task "SpikedSLR(tokens=3, snr=2)" --model "KeyValueAttention(Softmax())" \\\n'
         '    --learner "Ridge(alpha=5, lam=0.1)" --d 20 --repeats 4 --samples 1000 --plot numbers.png',
+        'needlepoint simulate --task "SpikedSLR(tokens=2, snr=2)" --model "KeyValueAttention(Softmax())" \\\n'
+        '    --learner "Ridge(alpha=2, lam=0.1)" --d 20 --repeats 2 --samples 1000 --starts 4',
         'needlepoint simulate --spec run.toml --overlaps "Overlaps(key=1, value=1)" --d 20 --seed 1 --json',
         'needlepoint simulate --theory mine.py --spec run.toml --set "model.activation=mine()" \\\n'
         '    --overlaps "Overlaps(key=1, value=1)" --d 20',
@@ -28,6 +32,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "    --repeats 8 --samples 1000 --plot scores.png",
         'needlepoint compare --task "SpikedSLR(tokens=2, snr=2)" --model "KeyValueAttention(Linear())" \\\n'
         '    --learner "Ridge(alpha=5, lam=0.1)" --d 40 --repeats 4',
+        'needlepoint compare --task "SpikedSLR(tokens=2, snr=2)" --model "KeyValueAttention(Softmax())" \\\n'
+        '    --learner "Ridge(alpha=5, lam=0.5)" --ansatz 1rsb --d 20 --repeats 2 --starts 4',
         'needlepoint compare --theory mine.py --spec run.toml --set "model.activation=mine()" --d 20 \\\n'
         "    --seed 1 --tol 1e-4 --json",
     ),

@@ -222,7 +222,10 @@ class Sweep:
     def theory_units(self, points: Sequence[At] | None = None) -> Iterator[Unit]:
         """Yield the units of the predictions at all points of the axes, or at the given points (see `plan`)."""
         curves = self.axes.curves() if points is None else ((at,) for at in points)
-        return plan((self.prediction(at) for at in curve) for curve in curves)
+        jobs = ((self.prediction(at) for at in curve) for curve in curves)
+        if self.ansatz != REPLICA_SYMMETRIC:  # batches of curves know replica symmetry alone
+            return (Unit([job]) for curve in jobs for job in curve)
+        return plan(jobs)
 
     def simulation_units(self) -> Iterator[Unit]:
         for at in self._simulated():
@@ -266,7 +269,7 @@ def plan(curves: Iterator[Iterator[Job]]) -> Iterator[Unit]:
     for curve in curves:
         last: Hashable = None
         for job in curve:
-            key = None if "ansatz" in job.options else _shape(job.question)
+            key = _shape(job.question)
             if key is None:
                 last = None
                 yield Unit([job])

@@ -78,6 +78,7 @@ RULES = {
     "location.dynamics.sgd_on_spheres": ("SpikedSLR", "OnlineSGD"),
     "location.dynamics.flow": ("SpikedSLR", "MaxSLR", "GradientFlow", "OnlineSGD"),
     "fields.ridge.prediction": ("SequenceTask", "Ridge"),
+    "fields.states.prediction": ("SequenceTask", "Ridge"),
     "fields.optimum": ("SequenceTask", "Population"),
     "fields.bayes": ("SequenceTask", "BayesOptimal"),
     "fields.flow": ("SequenceTask", "GradientFlow", "OnlineSGD"),

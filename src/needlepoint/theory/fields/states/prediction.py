@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 
@@ -38,7 +39,7 @@ def predict_ground_state(
     `known` with a note: states that hardly differ leave it as it is, and where no ground state is resolved its flag
     stands."""
     assert known.resolved is not None
-    learner = known.resolved[2]
+    learner = cast("Ridge", known.resolved[2])
     start = _start(task, model, known)
     if known.stable and known.status in (Status.CONVERGED, Status.NOISE_LIMITED):
         return _with(
@@ -46,7 +47,6 @@ def predict_ground_state(
         )
     if known.status is Status.UNBOUNDED or start is None:
         return _with(known, "one step of replica symmetry breaking was not tried: there is no finite solution.")
-    assert isinstance(learner, Ridge)
     check_declarations(task, model, learner.loss)
     pattern, order = start
     problem = Equations(
@@ -62,7 +62,7 @@ def predict_ground_state(
         branch.why = branch.why or "the ground state is not resolved with more points"
     if ground is None or ground.status is Status.MAX_STEPS:
         return _unchanged(known, branch, options)
-    return _prediction(known, branch, ground)
+    return _prediction(task, model, learner, known, branch, ground)
 
 
 def _start(task: SequenceTask, model: FieldModel, known: Prediction) -> tuple[Pattern, Order] | None:
@@ -142,11 +142,10 @@ def _change(branch: Branch) -> tuple[float, float]:
     return change, max(point.apart for point in resolved)
 
 
-def _prediction(known: Prediction, branch: Branch, ground: GroundState) -> Prediction:
-    task, model, learner = known.resolved or (known.task, known.model, known.learner)
-    assert isinstance(task, SequenceTask)
-    assert isinstance(model, FieldModel)
-    assert isinstance(learner, Ridge)
+def _prediction(
+    task: SequenceTask, model: FieldModel, learner: Ridge, known: Prediction, branch: Branch, ground: GroundState
+) -> Prediction:
+    """Return the ground state as a Prediction."""
     metrics = {"risk": ground.risk}
     noise = noise_var_of(task) if isinstance(learner.loss, Square) else None
     if noise is not None and isinstance(learner.loss, Square):
