@@ -149,12 +149,6 @@ class StatesAccuracy:
     """Factor between the x of the ground state and the two beside it at which equations are solved too, for what x
     and its uncertainty change."""
 
-    centred: int = 3
-    """Most times that these three are moved to where the complexity vanishes."""
-
-    apart: float = 0.05
-    """Coordinates that differ by more belong to different solutions."""
-
     small_apart: float = 0.1
     """Where states differ in no column by more than this share of its squared norm, and"""
 
