@@ -133,22 +133,6 @@ class StatesAccuracy:
     """Standard errors by which the complexity may grow from one of these x to the next. Too few inner points make it
     grow, where it should fall."""
 
-    first_steps: int = 3
-    """Steps after which the differences between scramblings are known well enough to say which steps are small."""
-
-    fine_steps: int = 30
-    """Most steps of the scramblings to the ground state, with the Jacobian of the branch."""
-
-    test_points: int = 10
-    """log2 of the points, two scramblings, with which risks of the scramblings are compared."""
-
-    share: float = 0.3
-    """Least effective share of the inner points. Below it their mean is that of a few, and energies rise spuriously."""
-
-    around: float = 1.2
-    """Factor between the x of the ground state and the two beside it at which equations are solved too, for what x
-    and its uncertainty change."""
-
     small_apart: float = 0.1
     """Where states differ in no column by more than this share of its squared norm, and"""
 
